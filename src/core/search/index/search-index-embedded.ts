@@ -17,7 +17,7 @@ import type { QuantizedVector } from './vectors.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 
-/** Servers and tools together: about 1 GB of memory, and a scan of a tenth of a second. */
+/** Servers and tools together, for which the process takes about 1.5 GB (`npm run bench:scale`). */
 const MAX_TEXTS = 400_000;
 
 interface EmbeddedIndexContext extends IndexContext {

@@ -22,10 +22,10 @@ import { quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
-/** Texts in the list by meaning, of all sentences together, and servers in that by keyword. The engine's time grows with them. */
-const HITS_OF_A_LIST = 100;
+/** Texts found by meaning, for all sentences together: the engine's time grows with them. */
+const TEXTS_BY_MEANING = 200;
 /** Texts found by each sentence at least. */
-const MIN_BY_MEANING = 30;
+const TEXTS_OF_A_SENTENCE = 100;
 /** The number of terms that are looked up without the engine. */
 const MAX_LOOKED_UP_TERMS = 8;
 /** Room for the evidence of about 14,000 servers. */
@@ -279,8 +279,8 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   /** Returns one query by meaning per sentence, and one by keyword. The rarest terms come first, because the engine drops the last ones. */
   #queries({ terms, vectors }: Asked): EngineQuery[] {
     const q = this.#rarest(terms, MAX_QUERY_TERMS);
-    const list = { limit: HITS_OF_A_LIST, attributesToRetrieve: ['server'] };
-    const limit = Math.max(MIN_BY_MEANING, Math.ceil(HITS_OF_A_LIST / vectors.length));
+    const list = { limit: CANDIDATES_BY_EACH, attributesToRetrieve: ['server'] };
+    const limit = Math.max(TEXTS_OF_A_SENTENCE, Math.ceil(TEXTS_BY_MEANING / vectors.length));
     return [
       ...vectors.map(({ values }) => ({
         ...list,

@@ -107,9 +107,9 @@ describe('the index in Meilisearch', () => {
     const [search] = started.double.searches();
     expect(started.double.searches()).toHaveLength(1);
     expect(search?.body.queries).toMatchObject([
-      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 100, attributesToRetrieve: ['server'] },
+      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 200, attributesToRetrieve: ['server'] },
       // The rarest first: it is given up last.
-      { q: expect.stringMatching(/^d /), limit: 100, matchingStrategy: 'last' },
+      { q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' },
     ]);
     expect(search?.body.queries[0].vector).toHaveLength(384);
   });
