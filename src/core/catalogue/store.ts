@@ -19,7 +19,8 @@ import { serverHealth, servers as table, serverToolParts as parts } from './sche
 import { cleanTool } from './tools/definitions.ts';
 import { forgetDefinitions } from './tools/store.ts';
 
-const PAGE_ROWS = 200;
+/** PGlite reads rows on the main thread, so a page of whole servers is small. */
+const PAGE_ROWS = 50;
 
 /** A range of transaction numbers: from `from` up to, but excluding, `before`. */
 interface Transactions {

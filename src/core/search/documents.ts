@@ -48,6 +48,9 @@ export function documentsOf(server: Described): ServerDocuments {
   };
 }
 
+/** Returns the number of parts of `documentsOf`. */
+export const textCount = ({ tools }: Pick<Described, 'tools'>): number => 1 + tools.length;
+
 /** Returns the names and descriptions of a tool's arguments, top level only. */
 function argumentsOf(schema: Readonly<Record<string, unknown>>): string {
   const { properties } = schema;

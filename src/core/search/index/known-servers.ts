@@ -1,5 +1,7 @@
+import { pagesOf } from '../../../platform/pages.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
+import { textCount } from '../documents.ts';
 import type { Stored } from './evidence.ts';
 import { TermStatistics, type Words } from './term-statistics.ts';
 
@@ -99,27 +101,13 @@ export class ServersChange {
   }
 }
 
-/** Servers that are prepared at a time, unless they have very many tools. */
-export const PAGE_SERVERS = 100;
+/** Texts that are prepared at a time, unless one server has more. */
 const PAGE_TEXTS = 1_000;
 
 type Servers = Iterable<Server> | AsyncIterable<Server>;
 
-export async function* pagesOf(servers: Servers): AsyncGenerator<Server[]> {
-  let page: Server[] = [];
-  let texts = 0;
-  for await (const server of servers) {
-    page.push(server);
-    texts += textCount(server);
-    if (page.length < PAGE_SERVERS && texts < PAGE_TEXTS) continue;
-    yield page;
-    page = [];
-    texts = 0;
-  }
-  if (page.length > 0) yield page;
-}
-
-const textCount = ({ tools }: Server): number => 1 + tools.length;
+export const pagesOfServers = (servers: Servers): AsyncGenerator<Server[]> =>
+  pagesOf(servers, PAGE_TEXTS, textCount);
 
 /** Adds up the progress of pages. The texts of later pages, as far as their number is known, count as not embedded yet. */
 export class Progress {

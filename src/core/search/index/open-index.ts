@@ -7,7 +7,7 @@ import type { Log } from '../../../platform/telemetry/log.ts';
 import { asSentence } from '../../../platform/sanitize.ts';
 import type { Metrics } from '../../metrics.ts';
 import type { Catalogue, OnProgress } from '../../catalogue/catalogue.ts';
-import { documentsOf } from '../documents.ts';
+import { documentsOf, textCount } from '../documents.ts';
 import { createMiniLmEmbedder, WeightsUnavailable } from '../embed/minilm/embedder.ts';
 import { createNgramEmbedder } from '../embed/ngrams.ts';
 import type { Embedder } from '../embed/embedder.ts';
@@ -50,8 +50,8 @@ export interface OpenIndex {
 
 /** The pause before a retry after an error of something other than the API, such as the database. */
 const RETRY_MS = 30_000;
-/** Texts of this many servers are embedded at a time. */
-const SERVERS_OF_A_PAGE = 200;
+/** Texts that are embedded at a time. */
+const TEXTS_OF_A_PAGE = 1_000;
 const INCOMPLETE = 'some texts have no vectors yet: they are found by keyword only';
 
 /** Opens the search index of this process with its embedder, still empty. The metrics report degraded parts. */
@@ -71,7 +71,7 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
     const cache = await VectorCache.open({ embedder, db, log, shippedFile: shippedVectors });
     const of = catalogue.parts;
     let before = 0;
-    for await (const page of pagesOf(catalogue.servers(), SERVERS_OF_A_PAGE)) {
+    for await (const page of pagesOf(catalogue.servers(), TEXTS_OF_A_PAGE, textCount)) {
       const texts = page.flatMap(server => documentsOf(server).parts.map(({ prose }) => prose));
       const progressOf = ({ done }: Parameters<OnProgress>[0]) => onProgress?.({ done: before + done, of });
       await cache.vectorsOf(texts, progressOf, signal);

@@ -11,7 +11,7 @@ import {
   type Indexable,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { documentsOf, tokenize, textsOf } from '../documents.ts';
+import { documentsOf, textCount, textsOf, tokenize } from '../documents.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './vectors.ts';
 import type { Findings, SearchIndex } from './search-index.ts';
@@ -93,7 +93,7 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
   }
 
   async *#all({ servers }: WholeCatalogue, signal?: AbortSignal): AsyncGenerator<Indexable> {
-    for await (const page of pagesOf(servers(), PAGE))
+    for await (const page of pagesOf(servers(), PAGE_TEXTS, textCount))
       yield* await this.#indexablesOf(page, undefined, signal);
   }
 
@@ -129,12 +129,12 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
   }
 }
 
-/** Servers whose vectors are read together. */
-const PAGE = 500;
+/** Texts whose vectors are read together. */
+const PAGE_TEXTS = 3_000;
 
 /** Counts the documents of the servers: one for each server and one for each tool. */
 const partsOf = (servers: readonly Server[]): number =>
-  servers.reduce((sum, { tools }) => sum + 1 + tools.length, 0);
+  servers.reduce((sum, server) => sum + textCount(server), 0);
 
 async function indexedDocuments(
   server: Server,

@@ -1,4 +1,5 @@
 import { SerialQueue } from '../../../platform/queues.ts';
+import { pagesOf } from '../../../platform/pages.ts';
 import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
@@ -13,7 +14,7 @@ import {
   openCache,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { KnownServers, PAGE_SERVERS, pagesOf, Progress, ServersChange } from './known-servers.ts';
+import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
 import type { Candidate, Findings, SearchIndex } from './search-index.ts';
@@ -30,6 +31,8 @@ const TEXTS_OF_A_SENTENCE = 100;
 const MAX_LOOKED_UP_TERMS = 8;
 /** Room for the evidence of about 14,000 servers. */
 const EVIDENCE_BYTES = 64 * 1024 * 1024;
+/** Removed servers whose words are taken away at a time. */
+const REMOVED_OF_A_PAGE = 200;
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
 
 export type MeilisearchAddress = EngineAddress;
@@ -130,7 +133,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const progress = new Progress(servers, onProgress);
     try {
       await this.#remove(removed, change);
-      for await (const page of pagesOf(servers)) {
+      for await (const page of pagesOfServers(servers)) {
         const prepared = await this.#prepared(page, progress.ofPage(page), signal);
         await this.#add(
           prepared.map(({ texts: { id }, stored }) => ({ id, stored })),
@@ -236,10 +239,11 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   async #remove(ids: readonly string[], change: ServersChange): Promise<void> {
-    for (let at = 0; at < ids.length; at += PAGE_SERVERS) {
-      const page = ids.slice(at, at + PAGE_SERVERS).map(id => ({ id, stored: undefined }));
-      await this.#add(page, change);
-    }
+    for await (const page of pagesOf(ids, REMOVED_OF_A_PAGE, () => 1))
+      await this.#add(
+        page.map(id => ({ id, stored: undefined })),
+        change,
+      );
   }
 
   async #add(page: Parameters<ServersChange['add']>[0], change: ServersChange): Promise<void> {
@@ -384,7 +388,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const { log, readServers } = this.context;
     const restored = this.#restoring.run(async () => {
       log.warn({ servers: serverIds.length }, 'search evidence missing: will be computed again');
-      for await (const page of pagesOf(await readServers(serverIds))) await this.#prepared(page);
+      for await (const page of pagesOfServers(await readServers(serverIds))) await this.#prepared(page);
     });
     restored.catch((error: unknown) => log.warn({ err: error }, 'failed to restore search evidence'));
   }
