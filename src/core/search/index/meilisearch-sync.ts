@@ -223,6 +223,7 @@ export class MeilisearchSync {
   async search(queries: readonly EngineQuery[]): Promise<string[][] | undefined> {
     const { engine } = this.#parts;
     if (!this.#isCurrent || this.#breaker.isOpen || this.#held?.uid !== this.#uid) return undefined;
+    if (queries.length === 0) return [];
     try {
       const found = await engine.search(this.#uid, queries);
       if (this.#isEmptied(queries, found)) throw new Error('Meilisearch does not find the indexed documents');

@@ -15,7 +15,7 @@ import {
   type IndexContext,
 } from './indexed-catalogue.ts';
 import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
-import { EMBEDDER, Engine, type EngineAddress, type EngineQuery } from './meilisearch-engine.ts';
+import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
 import type { Candidate, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
@@ -33,6 +33,7 @@ const MAX_LOOKED_UP_TERMS = 8;
 const EVIDENCE_BYTES = 64 * 1024 * 1024;
 /** Removed servers whose words are taken away at a time. */
 const REMOVED_OF_A_PAGE = 200;
+const SERVERS_ONLY = { attributesToRetrieve: ['server'] };
 const RETRY: RetryTimes = { firstMs: 1_000, lastMs: 30_000 };
 
 export type MeilisearchAddress = EngineAddress;
@@ -158,11 +159,13 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
   async find(query: string): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
+    let { replacements } = this.#known;
+    // Meanwhile the query is embedded.
+    const searchedByKeyword = this.#byKeyword(terms);
     const vectors = await this.queryVectors.of(sentences);
     const asked: Asked = { terms, vectors: vectors.map(quantize), compared: new Map() };
-    let { replacements } = this.#known;
-    const found = await this.#sync.search(this.#queries(asked));
-    let ids = found && new Set(found.flat());
+    const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked), searchedByKeyword]);
+    let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
       // Candidates from before the catalogue was replaced are useless.
       if (!ids || replacements !== this.#known.replacements) {
@@ -280,20 +283,31 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     return contents;
   }
 
-  /** Returns one query by meaning per sentence, and one by keyword. The rarest terms come first, because the engine drops the last ones. */
-  #queries({ terms, vectors }: Asked): EngineQuery[] {
-    const q = this.#rarest(terms, MAX_QUERY_TERMS);
-    const list = { limit: CANDIDATES_BY_EACH, attributesToRetrieve: ['server'] };
+  /** Returns the servers that the engine finds by meaning, with one query per sentence; undefined if it is unavailable. */
+  async #byMeaning({ vectors }: Asked): Promise<string[] | undefined> {
     const limit = Math.max(TEXTS_OF_A_SENTENCE, Math.ceil(TEXTS_BY_MEANING / vectors.length));
-    return [
-      ...vectors.map(({ values }) => ({
-        ...list,
-        limit,
-        vector: [...values],
-        hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
-      })),
-      ...(q.length === 0 ? [] : [{ ...list, q: q.join(' '), matchingStrategy: 'last' as const }]),
-    ];
+    const queries = vectors.map(({ values }) => ({
+      ...SERVERS_ONLY,
+      limit,
+      vector: [...values],
+      hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
+    }));
+    return (await this.#sync.search(queries))?.flat();
+  }
+
+  /**
+   * Returns the servers that the engine finds by keyword, with their evidence in memory; undefined if it is unavailable. The rarest
+   * terms come first, because it drops the last ones.
+   */
+  async #byKeyword(terms: readonly string[]): Promise<string[] | undefined> {
+    const q = this.#rarest(terms, MAX_QUERY_TERMS).join(' ');
+    const query = { ...SERVERS_ONLY, limit: CANDIDATES_BY_EACH, q, matchingStrategy: 'last' as const };
+    const found = (await this.#sync.search(q === '' ? [] : [query]))?.flat();
+    const { servers } = this.#known;
+    const hashes = found?.flatMap(id => servers.get(id)?.hash ?? []) ?? [];
+    // If this fails, it is tried again when the evidence is needed, and reported then.
+    await this.#store.read(hashes.filter(hash => !this.#store.isInMemory(hash))).catch(() => {});
+    return found;
   }
 
   /** Returns the terms that fewest parts have, without those that none has. */

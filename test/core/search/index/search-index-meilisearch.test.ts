@@ -100,18 +100,23 @@ describe('the index in Meilisearch', () => {
     });
   });
 
-  it('returns two lists in one request, one by meaning and one by keyword', async () => {
+  it('asks for a list by keyword while the query is embedded, and then for one by meaning', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
     await started.index.find('feeds the zebra d');
-    const [search] = started.double.searches();
-    expect(started.double.searches()).toHaveLength(1);
-    expect(search?.body.queries).toMatchObject([
-      { hybrid: { embedder: 'switchboard', semanticRatio: 1 }, limit: 200, attributesToRetrieve: ['server'] },
+    const searches = started.double.searches().map(({ body }) => body.queries);
+    expect(searches).toMatchObject([
       // The rarest first: it is given up last.
-      { q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' },
+      [{ q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' }],
+      [
+        {
+          hybrid: { embedder: 'switchboard', semanticRatio: 1 },
+          limit: 200,
+          attributesToRetrieve: ['server'],
+        },
+      ],
     ]);
-    expect(search?.body.queries[0].vector).toHaveLength(384);
+    expect(searches[1]?.[0].vector).toHaveLength(384);
   });
 
   it('sends only what a change touches', async () => {
@@ -289,7 +294,7 @@ describe('without Meilisearch', () => {
     await recovered(index);
     expect(started.documents()).toEqual(documentIds(...CATALOGUE));
     await index.find('zebra');
-    expect(double.searches()).toHaveLength(1);
+    expect(double.searches()).toHaveLength(2);
   });
 
   it('changes take effect, and the engine receives them once it recovers', async () => {
@@ -342,7 +347,7 @@ describe('without Meilisearch', () => {
       await recovered(index);
       const before = double.searches().length;
       expect(await find(index, 'zebra')).toHaveLength(6);
-      expect(double.searches()).toHaveLength(before + 1);
+      expect(double.searches()).toHaveLength(before + 2);
     },
   );
 
