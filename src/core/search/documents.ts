@@ -132,6 +132,22 @@ export function sentencesOf(text: string): string[] {
   return rest === '' ? sentences : [...sentences, rest];
 }
 
+/** A shorter clause is a detail of another one. In words. */
+const MIN_CLAUSE_LENGTH = 3;
+/** More of them are a list of details. */
+const MAX_CLAUSES = 3;
+
+const CLAUSE_END = /[,;:.!?]+(?:\s|$)|\b(?:and|then|also|plus)\b/iu;
+
+/** Returns the clauses of a request that asks for two or three things, in English; none for other requests. */
+export function clausesOf(query: string): string[] {
+  const clauses = query
+    .split(CLAUSE_END)
+    .map(clause => clause.trim())
+    .filter(clause => clause.split(/\s+/).length >= MIN_CLAUSE_LENGTH);
+  return clauses.length >= 2 && clauses.length <= MAX_CLAUSES ? clauses : [];
+}
+
 const withoutEnd = (sentence: string): string => {
   const words = sentence.trim().replaceAll(/\s+/g, ' ');
   let end = words.length;

@@ -65,7 +65,10 @@ export interface RankedServer {
   readonly semantic: number;
   /** 0 (never used) to 1. */
   readonly popularity: number;
-  /** 0 to 1, never increasing within a ranking. The product of the parts, or the best score if the query names the server. */
+  /**
+   * 0 to 1, never increasing within a ranking. The product of the parts, unless the server was moved: to the front because the query
+   * names it, or among the first because it is the best for a clause.
+   */
   readonly finalScore: number;
   readonly parts: ScoreParts;
   /** True if it leads because the query names it. */
@@ -126,6 +129,38 @@ const reducedBy = (share: number, { parts, ...server }: RankedServer): RankedSer
   finalScore: server.finalScore * share,
   parts: { ...parts, reduction: parts.reduction * share },
 });
+
+/** The first places, where the best server of each clause of a query is. */
+const FIRST_PLACES = 5;
+/** The least difference between scores that are not equal. */
+const SCORE_STEP = 0.001;
+
+/**
+ * Moves the best server of each clause of a query among the first five, in place of the last ones there that are best for none.
+ * What is moved has the score of the one before it, and what follows has lower scores, so that access cannot change their order.
+ * @param best of at most three clauses; their tools stay in the order of the clause
+ */
+export function withBestOfEach(
+  ranking: readonly RankedServer[],
+  best: readonly RankedServer[],
+): readonly RankedServer[] {
+  const first = ranking.slice(0, FIRST_PLACES);
+  const behind = new Map(best.map(one => [one.serverId, one]));
+  const isBest = new Set(behind.keys());
+  for (const { serverId } of first) behind.delete(serverId);
+  const surplus = Math.max(0, first.length + behind.size - FIRST_PLACES);
+  const others = first.filter(({ serverId }) => !isBest.has(serverId));
+  const yielding = others.slice(others.length - surplus);
+  const kept = first.filter(one => !yielding.includes(one));
+  const last = kept.at(-1);
+  if (!last || behind.size === 0) return ranking;
+  const { finalScore } = last;
+  const moved = Array.from(behind.values(), ({ isPinned: _named, ...one }) => ({ ...one, finalScore }));
+  const following = ranking
+    .filter(one => !kept.includes(one) && !behind.has(one.serverId))
+    .map(one => ({ ...one, finalScore: Math.min(one.finalScore, Math.max(0, finalScore - SCORE_STEP)) }));
+  return [...kept, ...moved, ...following];
+}
 
 type Scored = Pick<RankedServer, 'finalScore' | 'isPinned'>;
 

@@ -6,7 +6,8 @@ import type { UseSignals } from '../catalogue/usage.ts';
 import type { Candidate, SearchIndex } from './index/search-index.ts';
 import { ExactNames, mentionMatcher, nameMatcher, spellingsOf, type NameMatch } from './names.ts';
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
-import { demote, firstWithEquals, fuse, roundScore, type RankedServer } from './fusion.ts';
+import { clausesOf } from './documents.ts';
+import { demote, firstWithEquals, fuse, roundScore, withBestOfEach, type RankedServer } from './fusion.ts';
 
 export interface RankerParts {
   readonly catalogue: Catalogue;
@@ -24,6 +25,14 @@ export interface Question {
   /** The maximum number of tools per server, best first; absent: all. */
   readonly maxTools: number | undefined;
 }
+
+interface Ranked {
+  readonly servers: readonly RankedServer[];
+  /** For their cosines; absent: they stay as they are. */
+  readonly table: readonly CalibrationPoint[] | undefined;
+}
+
+const NOTHING: Ranked = { servers: [], table: undefined };
 
 /** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, and orders them. */
 export class Ranker {
@@ -44,9 +53,19 @@ export class Ranker {
 
   /**
    * Returns the best servers, best first, and all that are as relevant as the last one; none if nothing in the catalogue can
-   * serve the query.
+   * serve the query. If it asks for several things, the best server for each is among the first.
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
+    const ranked = await Promise.all([query, ...clausesOf(query)].map(text => this.#ranked(text)));
+    const [{ servers, table } = NOTHING, ...ofClauses] = ranked;
+    const ranking = withBestOfEach(
+      servers,
+      ofClauses.flatMap(one => one.servers.slice(0, 1)),
+    );
+    return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
+  }
+
+  async #ranked(query: string): Promise<Ranked> {
     const { catalogue, index, use } = this.#parts;
     const { candidates: found, vectors } = await traced(
       'index',
@@ -58,7 +77,7 @@ export class Ranker {
     const { candidates, named } = this.#withNamed(query, corrected);
     const isNamed = [...named.values()].some(match => match !== 'not');
     const mayServe = isNamed || isAnswerable({ candidates, vectors }, tuning?.answerability);
-    if (!mayServe && !this.#isMentioned(query, candidates)) return [];
+    if (!mayServe && !this.#isMentioned(query, candidates)) return NOTHING;
     const fused = demote(fuse(candidates, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE);
     const ranking = this.#exactNames.pinExact(
       demote(fused, id => this.#isDead(id), DEAD_SHARE),
@@ -68,8 +87,7 @@ export class Ranker {
     );
     // Without vectors all cosines are 0, which the table would turn into a probability.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
-    const active = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
-    return firstWithEquals(active, limit).map(server => shown(server, maxTools, table));
+    return { servers: ranking.filter(({ serverId }) => catalogue.get(serverId)?.active), table };
   }
 
   /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */

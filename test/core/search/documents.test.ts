@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { documentsOf } from '../../../src/core/search/documents.ts';
+import { clausesOf, documentsOf } from '../../../src/core/search/documents.ts';
 import { server } from './support.ts';
 
 const withSchema = (input_schema: Record<string, unknown>, description = 'Adds a row.') => ({
@@ -37,5 +37,29 @@ describe('documentsOf', () => {
     expect(parts[1]?.prose.length).toBeLessThanOrEqual(1000);
     expect(whole.length).toBeLessThanOrEqual(50_000);
     expect(documentsOf(withSchema({ properties })).parts[1]?.keywords.length).toBeLessThan(600);
+  });
+});
+
+describe('clausesOf', () => {
+  it.each([
+    ['find a flight to Oslo and then e-mail me the price', ['find a flight to Oslo', 'e-mail me the price']],
+    [
+      'Read my mail, sum it up for me; post it to Slack.',
+      ['Read my mail', 'sum it up for me', 'post it to Slack'],
+    ],
+    ['What is it worth? Then sell all of it', ['What is it worth', 'sell all of it']],
+    ['a hotel in Paris, France, and also book a table', ['a hotel in Paris', 'book a table']],
+  ])('splits %s', (query, clauses) => {
+    expect(clausesOf(query)).toEqual(clauses);
+  });
+
+  it.each([
+    'send an e-mail',
+    'salt and pepper',
+    'the weather in Rome, Milan and Turin',
+    'version 1.2.3 of node and of npm',
+    'a one two, b one two, c one two, d one two',
+  ])('leaves %s whole', query => {
+    expect(clausesOf(query)).toEqual([]);
   });
 });

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { calibrate, correctForToolCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
-import { boostByUse, demote, fuse, MAX_USE_EFFECT } from '../../../src/core/search/fusion.ts';
+import { boostByUse, demote, fuse, MAX_USE_EFFECT, withBestOfEach } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
 
@@ -269,5 +269,39 @@ describe('boostByUse', () => {
 
   it('is a few percent at most', () => {
     expect(MAX_USE_EFFECT).toBeLessThanOrEqual(0.05);
+  });
+});
+
+describe('withBestOfEach', () => {
+  const ranking = fuse(
+    [...'abcdefgh'].map((id, place) => at(id, 0.9 - place / 10, 9 - place)),
+    unused,
+  );
+  const best = (id: string) =>
+    fuse([at(id, 0.8, 8)], unused).map(one => ({ ...one, isPinned: true as const }));
+  const ids = (servers: typeof ranking) => servers.map(({ serverId }) => serverId).join('');
+
+  it('moves servers from behind to the end of the first five', () => {
+    expect(ids([...withBestOfEach(ranking, best('g'))])).toBe('abcdgefh');
+    expect(ids([...withBestOfEach(ranking, [...best('b'), ...best('g'), ...best('h')])])).toBe('abcghdef');
+  });
+
+  it('keeps those that are there already', () => {
+    expect(ids([...withBestOfEach(ranking, [...best('e'), ...best('g')])])).toBe('abcegdfh');
+    expect(withBestOfEach(ranking, [...best('c'), ...best('e')])).toEqual(ranking);
+  });
+
+  it('adds a server that only a clause has found', () => {
+    expect(ids([...withBestOfEach(ranking.slice(0, 2), best('z'))])).toBe('abz');
+    expect(withBestOfEach([], best('z'))).toEqual([]);
+  });
+
+  it('gives them the score of the server before them, and lower ones to what follows', () => {
+    const moved = withBestOfEach(ranking, [...best('e'), ...best('g')]);
+    const scores = moved.map(({ finalScore }) => finalScore);
+    expect(scores).toEqual(scores.toSorted((one, other) => other - one));
+    expect(scores[4]).toBe(scores[3]);
+    expect(scores[5]).toBeLessThan(scores[4] ?? 0);
+    expect(moved.some(server => server.isPinned)).toBe(false);
   });
 });

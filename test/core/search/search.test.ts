@@ -152,6 +152,19 @@ describe('search', () => {
     });
   });
 
+  it('has the best server for each clause of a query among the first five', async () => {
+    const { ask, catalogue } = await start();
+    const weather = 'hourly storm warnings with rain or snow for every city of my country';
+    const alike = Array.from({ length: 9 }, (_, at) => entry(`alike-${at}`, `Has ${weather}.`));
+    await catalogue.put(alike, { origin: 'operator' });
+    expect(ids(await ask(`${weather} by a message`)).indexOf('mail')).toBeGreaterThan(4);
+    const answer = await ask(`${weather}, and then sends a message`);
+    expect(ids(answer).slice(0, 5)).toContain('mail');
+    expect(answer.servers.find(({ id }) => id === 'mail')?.tools[0]?.name).toBe('send');
+    const scores = answer.servers.map(server => server.final_score);
+    expect(scores).toEqual(scores.toSorted((a, b) => b - a));
+  });
+
   it('keeps to limit and maxTools', async () => {
     const { ask } = await start();
     const answer = await ask('messages', { limit: 1, maxTools: 1 });
