@@ -1,9 +1,10 @@
 /**
- * Measures search quality and latency: npm run bench:search -- CORPUS QUERIES [--json] [--in-process [--data FOLDER]]
+ * Measures search quality and latency: npm run bench:search -- CORPUS QUERIES [--pairs] [--json] [--in-process [--data FOLDER]]
  *
  * CORPUS becomes the whole catalogue (JSON Lines, also .gz); QUERIES holds {query, relevant_servers: [id],
  * relevant_tools: [{server, tool}]} a line. Queries go one at a time over HTTP to a product started for it; with
- * --in-process straight to the use case, over a database in memory or in FOLDER (which keeps the vectors).
+ * --in-process straight to the use case, over a database in memory or in FOLDER (which keeps the vectors). With --pairs each
+ * query asks for what two of them ask for; measured is how often both have a server among the first five, and among all.
  */
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
@@ -22,9 +23,10 @@ import { systemClock } from '../src/platform/time.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
 import { serve, temporaryFolder } from '../test/support/program.ts';
-import { printFacts } from './command-line.ts';
+import { printFacts, refuse } from './command-line.ts';
 import { mean, ndcg, recall } from './measures.ts';
 import { readQueries, readText, type Query } from './query-sets.ts';
+import { randomFrom } from './random.ts';
 import { TOOLS_OF_A_SERVER } from './tuning/quality.ts';
 import { percentile } from './processes.ts';
 
@@ -37,6 +39,41 @@ const answerSchema = z.object({
 
 interface Answer {
   servers: readonly { id: string; tools: readonly { name: string }[] }[];
+}
+
+const PAIRS = 400;
+const JOINTS = [', and then ', ' and ', ', then ', ' and also ', '. Then '];
+
+/** Asks for what two requests ask for, drawn at random: short English ones without clauses of their own. */
+async function measurePairs({ search }: Pick<Searching, 'search'>, queries: readonly Query[]) {
+  const random = randomFrom(1);
+  const short = queries.filter(({ query }) => /^[ -~]{15,90}$/.test(query) && !/[.?!;,]\s/.test(query));
+  const drawn = () =>
+    short[Math.floor(random() * short.length)] ?? refuse('the queries are too long for pairs');
+  const first: number[] = [];
+  const all: number[] = [];
+  const latencies: number[] = [];
+  for (let tries = 0; latencies.length < PAIRS && tries < 10 * PAIRS; tries++) {
+    const [one, other] = [drawn(), drawn()];
+    if (one.relevant_servers.some(id => other.relevant_servers.includes(id))) continue;
+    const joint = JOINTS[latencies.length % JOINTS.length];
+    const startedAt = performance.now();
+    const { servers } = await search(`${one.query.replace(/[.?!]+$/, '')}${joint}${other.query}`);
+    latencies.push(performance.now() - startedAt);
+    const haveBoth = (depth: number) => {
+      const found = new Set(servers.slice(0, depth).map(({ id }) => id));
+      return Number([one, other].every(({ relevant_servers }) => relevant_servers.some(id => found.has(id))));
+    };
+    first.push(haveBoth(5));
+    all.push(haveBoth(LIMIT));
+  }
+  return {
+    pairs: latencies.length,
+    both_in_5: mean(first),
+    both_in_10: mean(all),
+    p50_ms: percentile(latencies, 0.5),
+    p95_ms: percentile(latencies, 0.95),
+  };
 }
 
 interface Searching extends AsyncDisposable {
@@ -130,7 +167,9 @@ async function inProcess(corpus: string, dataFolder: string | undefined): Promis
   };
   const memoryBefore = memory();
   const startedAt = performance.now();
-  const index = await createEmbeddedIndex({ embedder, db, log, clock });
+  // Used as far as they fit.
+  const shippedVectors = path.join(import.meta.dirname, '../catalogue/vectors.bin');
+  const index = await createEmbeddedIndex({ embedder, db, log, clock, shippedVectors });
   await catalogue.attachIndex(change => index.prepare(change));
   const facts = { index_ms: performance.now() - startedAt, index_mb: memory() - memoryBefore };
   const search = createSearch({ catalogue, index, db, log, clock, use: () => UNUSED });
@@ -155,11 +194,18 @@ async function inProcess(corpus: string, dataFolder: string | undefined): Promis
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { json: { type: 'boolean' }, 'in-process': { type: 'boolean' }, data: { type: 'string' } },
+  options: {
+    pairs: { type: 'boolean' },
+    json: { type: 'boolean' },
+    'in-process': { type: 'boolean' },
+    data: { type: 'string' },
+  },
 });
 const [corpus, queryFile] = positionals;
 if (corpus === undefined || queryFile === undefined) {
-  console.error('Usage: npm run bench:search -- CORPUS QUERIES [--json] [--in-process [--data FOLDER]]');
+  console.error(
+    'Usage: npm run bench:search -- CORPUS QUERIES [--pairs] [--json] [--in-process [--data FOLDER]]',
+  );
   process.exitCode = 2;
 } else {
   const queries = await readQueries(queryFile);
@@ -167,7 +213,7 @@ if (corpus === undefined || queryFile === undefined) {
   const result = {
     corpus: path.basename(corpus),
     ...searching.facts,
-    ...(await measure(searching, queries)),
+    ...(await (values.pairs ? measurePairs : measure)(searching, queries)),
   };
   if (values.json) console.log(JSON.stringify(result));
   else printFacts(result);

@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import { setFlagsFromString } from 'node:v8';
+
 // Plain JavaScript, so that a Node too old for the TypeScript sources can still say so in one line.
 const [major = 0] = process.versions.node.split('.').map(Number);
 if (major < 24) {
@@ -7,6 +9,8 @@ if (major < 24) {
   );
   process.exitCode = 1;
 } else {
+  // V8 keeps the memory of its largest heap as long as the process is busy, so it may only be so much larger than what is in use.
+  setFlagsFromString('--heap-growing-percent=30');
   await import('./resolve-drizzle.js');
   await import('../src/main.ts');
 }

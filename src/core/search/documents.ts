@@ -51,11 +51,17 @@ export function documentsOf(server: Described): ServerDocuments {
 /** Returns the number of parts of `documentsOf`. */
 export const textCount = ({ tools }: Pick<Described, 'tools'>): number => 1 + tools.length;
 
-/** Returns the names and descriptions of a tool's arguments, top level only. */
+/**
+ * Returns the names and descriptions of a tool's arguments, top level only, short names first: the database does not keep their order, and
+ * every process must have the same text.
+ */
 function argumentsOf(schema: Readonly<Record<string, unknown>>): string {
   const { properties } = schema;
   if (!isObject(properties)) return '';
-  const parts = Object.entries(properties).map(([name, property]) => {
+  const inOrder = Object.entries(properties).sort(
+    ([one], [other]) => one.length - other.length || (one < other ? -1 : 1),
+  );
+  const parts = inOrder.map(([name, property]) => {
     const description = isObject(property) ? property['description'] : undefined;
     return typeof description === 'string' ? `${name} ${description}` : name;
   });
@@ -137,7 +143,8 @@ const MIN_CLAUSE_LENGTH = 3;
 /** More of them are a list of details. */
 const MAX_CLAUSES = 3;
 
-const CLAUSE_END = /[,;:.!?]+(?:\s|$)|\b(?:and|then|also|plus)\b/iu;
+/** A comma alone usually begins a detail. */
+const CLAUSE_END = /[;.!?]+(?:\s|$)|,?\s*(?<![\w-])(?:and|then|also|plus)(?![\w-])/iu;
 
 /** Returns the clauses of a request that asks for two or three things, in English; none for other requests. */
 export function clausesOf(query: string): string[] {

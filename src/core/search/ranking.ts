@@ -33,6 +33,8 @@ interface Ranked {
 }
 
 const NOTHING: Ranked = { servers: [], table: undefined };
+/** Only the best of them is used. */
+const CANDIDATES_OF_A_CLAUSE = 30;
 
 /** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, and orders them. */
 export class Ranker {
@@ -56,8 +58,10 @@ export class Ranker {
    * serve the query. If it asks for several things, the best server for each is among the first.
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
-    const ranked = await Promise.all([query, ...clausesOf(query)].map(text => this.#ranked(text)));
-    const [{ servers, table } = NOTHING, ...ofClauses] = ranked;
+    const [{ servers, table }, ...ofClauses] = await Promise.all([
+      this.#ranked(query),
+      ...clausesOf(query).map(clause => this.#ranked(clause, CANDIDATES_OF_A_CLAUSE)),
+    ]);
     const ranking = withBestOfEach(
       servers,
       ofClauses.flatMap(one => one.servers.slice(0, 1)),
@@ -65,11 +69,11 @@ export class Ranker {
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
-  async #ranked(query: string): Promise<Ranked> {
+  async #ranked(query: string, count?: number): Promise<Ranked> {
     const { catalogue, index, use } = this.#parts;
     const { candidates: found, vectors } = await traced(
       'index',
-      () => index.find(query),
+      () => index.find(query, count),
       () => ({ attributes: { 'switchboard.index': index.id } }),
     );
     const tuning = tuningOf(index.embedderId);

@@ -44,11 +44,11 @@ describe('clausesOf', () => {
   it.each([
     ['find a flight to Oslo and then e-mail me the price', ['find a flight to Oslo', 'e-mail me the price']],
     [
-      'Read my mail, sum it up for me; post it to Slack.',
+      'Read my mail and sum it up for me; post it to Slack.',
       ['Read my mail', 'sum it up for me', 'post it to Slack'],
     ],
     ['What is it worth? Then sell all of it', ['What is it worth', 'sell all of it']],
-    ['a hotel in Paris, France, and also book a table', ['a hotel in Paris', 'book a table']],
+    ['a hotel in Paris, France, and also book a table', ['a hotel in Paris, France', 'book a table']],
   ])('splits %s', (query, clauses) => {
     expect(clausesOf(query)).toEqual(clauses);
   });
@@ -56,7 +56,9 @@ describe('clausesOf', () => {
   it.each([
     'send an e-mail',
     'salt and pepper',
+    'the end-to-end encryption and-also-ran file of a horse',
     'the weather in Rome, Milan and Turin',
+    'a vet for my dog, who ate two grapes',
     'version 1.2.3 of node and of npm',
     'a one two, b one two, c one two, d one two',
   ])('leaves %s whole', query => {

@@ -177,13 +177,13 @@ export class IndexedCatalogue {
   }
 }
 
-/** The number of candidates by meaning, and by keyword; more only if the last ones tie. */
-export const CANDIDATES_BY_EACH = 200;
+/** The number of candidates by meaning, and by keyword. Twice as many change no ranking of the first ten. */
+export const CANDIDATES_BY_EACH = 100;
 
-/** Returns the servers that are among the best by meaning or by keyword. */
-export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Candidate[] {
-  const bySemantic = cutoff(semantic);
-  const byKeyword = cutoff(keyword);
+/** Returns the servers that are among the best so many by meaning or by keyword; more only if the last ones tie. */
+export function bestOfEach({ semantic, keyword, candidate }: ScoredServers, count: number): Candidate[] {
+  const bySemantic = cutoff(semantic, count);
+  const byKeyword = cutoff(keyword, count);
   const best: Candidate[] = [];
   for (let slot = 0; slot < semantic.length; slot++) {
     if ((semantic[slot] ?? 0) >= bySemantic || (keyword[slot] ?? 0) >= byKeyword) best.push(candidate(slot));
@@ -192,8 +192,8 @@ export function bestOfEach({ semantic, keyword, candidate }: ScoredServers): Can
 }
 
 /** Returns the lowest value of the best servers; above 0, which means no evidence. */
-export function cutoff(values: ArrayLike<number>): number {
-  return Math.max(nthLargest(values, CANDIDATES_BY_EACH), Number.MIN_VALUE);
+export function cutoff(values: ArrayLike<number>, count: number): number {
+  return Math.max(nthLargest(values, count), Number.MIN_VALUE);
 }
 
 /**
@@ -287,7 +287,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     const terms = parts.map(({ keywords }) => tokenize(keywords));
     index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
     const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
-    const [candidate] = bestOfEach(index.score(asked, cosines));
+    const [candidate] = bestOfEach(index.score(asked, cosines), 1);
     return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
   }
 }

@@ -5,6 +5,7 @@ import type { CatalogueChange, OnProgress, WholeCatalogue } from '../../catalogu
 import type { Server } from '../../catalogue/entry.ts';
 import {
   bestOfEach,
+  CANDIDATES_BY_EACH,
   IndexedCatalogue,
   IndexWithEmbedder,
   openCache,
@@ -97,12 +98,12 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
       yield* await this.#indexablesOf(page, undefined, signal);
   }
 
-  async find(query: string): Promise<Findings> {
+  async find(query: string, count = CANDIDATES_BY_EACH): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
     const vectors = await this.queryVectors.of(sentences);
     // No await from here on: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
-    return { candidates: bestOfEach(current.score(terms, current.cosines(vectors))), vectors };
+    return { candidates: bestOfEach(current.score(terms, current.cosines(vectors)), count), vectors };
   }
 
   close(): Promise<void> {

@@ -23,10 +23,6 @@ import { quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
-/** Texts found by meaning, for all sentences together: the engine's time grows with them. */
-const TEXTS_BY_MEANING = 200;
-/** Texts found by each sentence at least. */
-const TEXTS_OF_A_SENTENCE = 100;
 /** The number of terms that are looked up without the engine. */
 const MAX_LOOKED_UP_TERMS = 8;
 /** Room for the evidence of about 14,000 servers. */
@@ -157,27 +153,27 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     };
   }
 
-  async find(query: string): Promise<Findings> {
+  async find(query: string, count = CANDIDATES_BY_EACH): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
     let { replacements } = this.#known;
     // Meanwhile the query is embedded.
-    const searchedByKeyword = this.#byKeyword(terms);
+    const searchedByKeyword = this.#byKeyword(terms, count);
     const vectors = await this.queryVectors.of(sentences);
     const asked: Asked = { terms, vectors: vectors.map(quantize), compared: new Map() };
-    const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked), searchedByKeyword]);
+    const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
       // Candidates from before the catalogue was replaced are useless.
       if (!ids || replacements !== this.#known.replacements) {
         ({ replacements } = this.#known);
-        ids = await this.#substitutes(asked);
+        ids = await this.#substitutes(asked, count);
         continue;
       }
       // No await from here on: a query sees every server before or after an update, never half of it.
       const { servers } = this.#known;
       const hashes = new Set(Array.from(ids, id => servers.get(id)?.hash).filter(hash => hash !== undefined));
       const missing = [...hashes].filter(hash => !asked.compared.has(hash));
-      if (missing.length === 0) return { candidates: this.#best(ids, asked), vectors };
+      if (missing.length === 0) return { candidates: this.#best(ids, asked, count), vectors };
       const gone = await this.#compare(missing, asked);
       if (gone.size > 0) this.#restore([...ids].filter(id => gone.has(servers.get(id)?.hash ?? '')));
     }
@@ -283,9 +279,12 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     return contents;
   }
 
-  /** Returns the servers that the engine finds by meaning, with one query per sentence; undefined if it is unavailable. */
-  async #byMeaning({ vectors }: Asked): Promise<string[] | undefined> {
-    const limit = Math.max(TEXTS_OF_A_SENTENCE, Math.ceil(TEXTS_BY_MEANING / vectors.length));
+  /**
+   * Returns the servers with the texts that the engine finds by meaning, with one query per sentence; undefined if it is unavailable.
+   * Its time grows with the number of texts, so that a sentence gets fewer if there are several.
+   */
+  async #byMeaning({ vectors }: Asked, count: number): Promise<string[] | undefined> {
+    const limit = Math.ceil(Math.max(count / 2, count / vectors.length));
     const queries = vectors.map(({ values }) => ({
       ...SERVERS_ONLY,
       limit,
@@ -299,9 +298,9 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
    * Returns the servers that the engine finds by keyword, with their evidence in memory; undefined if it is unavailable. The rarest
    * terms come first, because it drops the last ones.
    */
-  async #byKeyword(terms: readonly string[]): Promise<string[] | undefined> {
+  async #byKeyword(terms: readonly string[], count: number): Promise<string[] | undefined> {
     const q = this.#rarest(terms, MAX_QUERY_TERMS).join(' ');
-    const query = { ...SERVERS_ONLY, limit: CANDIDATES_BY_EACH, q, matchingStrategy: 'last' as const };
+    const query = { ...SERVERS_ONLY, limit: count, q, matchingStrategy: 'last' as const };
     const found = (await this.#sync.search(q === '' ? [] : [query]))?.flat();
     const { servers } = this.#known;
     const hashes = found?.flatMap(id => servers.get(id)?.hash ?? []) ?? [];
@@ -322,7 +321,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Returns the candidates that can be found without the engine. */
-  async #substitutes(asked: Asked): Promise<Set<string>> {
+  async #substitutes(asked: Asked, count: number): Promise<Set<string>> {
     const terms = this.#known.statistics.weigh(this.#rarest(asked.terms, MAX_LOOKED_UP_TERMS));
     const weighed = Array.from(terms.hashes, (hash, at) => ({ hash, weight: terms.part.weights[at] ?? 0 }));
     const found = await this.#reading(() => this.#store.withTerms(weighed), asked);
@@ -334,13 +333,13 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       if (rank !== undefined) byKeyword.push({ id, rank });
       if (this.#store.isInMemory(hash)) inMemory.push({ id, hash });
     }
-    const best = byKeyword.sort((a, b) => a.rank - b.rank).slice(0, CANDIDATES_BY_EACH);
+    const best = byKeyword.sort((a, b) => a.rank - b.rank).slice(0, count);
     await this.#compare(
       inMemory.map(({ hash }) => hash).filter(hash => !asked.compared.has(hash)),
       asked,
     );
     const cosines = Float32Array.from(inMemory, ({ hash }) => largest(asked.compared.get(hash)?.cosines));
-    const lowest = cutoff(cosines);
+    const lowest = cutoff(cosines, count);
     const nearest = inMemory.filter((_server, at) => (cosines[at] ?? 0) >= lowest);
     return new Set([...best, ...nearest].map(({ id }) => id));
   }
@@ -360,7 +359,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Returns the best candidates of these servers. */
-  #best(ids: ReadonlySet<string>, { terms, compared, error }: Asked): Candidate[] {
+  #best(ids: ReadonlySet<string>, { terms, compared, error }: Asked, count: number): Candidate[] {
     const weighed = this.#known.statistics.weigh(terms);
     const scored = Array.from(ids).flatMap(serverId => {
       const one = compared.get(this.#known.servers.get(serverId)?.hash ?? '');
@@ -379,7 +378,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       }));
       return { serverId, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
     };
-    return bestOfEach({ semantic, keyword, candidate });
+    return bestOfEach({ semantic, keyword, candidate }, count);
   }
 
   /** Reads stored evidence. Resolves to undefined, with the error in `asked`, while the database does not respond. */

@@ -23,7 +23,7 @@ export interface Candidate {
 
 /** The evidence that an engine has for one query. */
 export interface Findings {
-  /** Every server among the best few hundred by meaning or by keyword, in no particular order. */
+  /** Every server among the best by meaning or by keyword, in no particular order. */
   readonly candidates: readonly Candidate[];
   /** The query's unit vectors, one per sentence; none if the embedder fails. */
   readonly vectors: readonly Float32Array[];
@@ -54,7 +54,8 @@ export interface SearchIndex {
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<() => Promise<void>>;
-  find(query: string): Promise<Findings>;
+  /** @param count the number of candidates by meaning, and by keyword; default: enough for a ranking */
+  find(query: string, count?: number): Promise<Findings>;
   /** Returns the evidence that each tool of a server matches a query, in their order; the server need not be in the index. */
   compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
   /**

@@ -107,11 +107,11 @@ describe('the index in Meilisearch', () => {
     const searches = started.double.searches().map(({ body }) => body.queries);
     expect(searches).toMatchObject([
       // The rarest first: it is given up last.
-      [{ q: expect.stringMatching(/^d /), limit: 200, matchingStrategy: 'last' }],
+      [{ q: expect.stringMatching(/^d /), limit: 100, matchingStrategy: 'last' }],
       [
         {
           hybrid: { embedder: 'switchboard', semanticRatio: 1 },
-          limit: 200,
+          limit: 100,
           attributesToRetrieve: ['server'],
         },
       ],
