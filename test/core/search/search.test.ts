@@ -3,6 +3,7 @@ import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';
+import { documentsOf } from '../../../src/core/search/documents.ts';
 import { createEmbeddedIndex } from '../../../src/core/search/index/search-index-embedded.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
 import { createSearch, readyGate, type Search } from '../../../src/core/search/search.ts';
@@ -192,6 +193,22 @@ describe('search', () => {
     await deactivated;
     gate.resolve();
     expect(ids(await answer)).not.toContain('weather');
+  });
+});
+
+describe('a stored server', () => {
+  it('has the texts that it was imported with, whatever the order of its arguments', async () => {
+    const properties = { subject: {}, to: { description: 'Who gets it.' }, body: {}, at: {} };
+    const [tool] = entry('post', 'Posts letters.', { send: 'Sends a letter.' }).tools ?? [];
+    const given = {
+      ...entry('post', 'Posts letters.'),
+      tools: [{ name: 'send', description: '', ...tool, input_schema: { type: 'object', properties } }],
+    };
+    const { catalogue } = await start();
+    await catalogue.put([given], { origin: 'operator' });
+    const stored = await (await Catalogue.load(database.db)).readActive('post');
+    expect(documentsOf(stored)).toEqual(documentsOf(given));
+    expect(documentsOf(stored).parts[1]?.keywords).toMatch(/at to Who gets it. body subject$/);
   });
 });
 
