@@ -3,8 +3,8 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Server } from './entry.ts';
 import { pagesOfServers, readServers } from './store.ts';
 
-/** Room for about 30,000 tools. */
-const MAX_BYTES = 96 * 1024 * 1024;
+/** Room for about 15,000 tools. */
+const MAX_BYTES = 48 * 1024 * 1024;
 
 /** Whole servers: recently used ones from memory, the others from the database. */
 export class RecentServers {
