@@ -9,7 +9,7 @@ if (major < 24) {
   );
   process.exitCode = 1;
 } else {
-  // V8 keeps the memory of its largest heap as long as the process is busy, so it may only be so much larger than what is in use.
+  // V8 gives no memory back while the process is busy, so the heap may grow only 30 % beyond what is in use.
   setFlagsFromString('--heap-growing-percent=30');
   await import('./resolve-drizzle.js');
   await import('../src/main.ts');

@@ -144,10 +144,11 @@ const MIN_CLAUSE_LENGTH = 3;
 const MAX_CLAUSES = 3;
 
 /** A comma alone usually begins a detail. */
-const CLAUSE_END = /[;.!?]+(?:\s|$)|,?\s*(?<![\w-])(?:and|then|also|plus)(?![\w-])/iu;
+const CLAUSE_END = /[;.!?]+(?:\s|$)|,?\s*(?<![\p{L}\p{N}_-])(?:and|then|also)(?![\p{L}\p{N}_-])/iu;
 
-/** Returns the clauses of a request that asks for two or three things, in English; none for other requests. */
+/** Returns the clauses of an English request that asks for two or three things; none for other requests. */
 export function clausesOf(query: string): string[] {
+  if (glossary.toEnglish(query) !== undefined) return [];
   const clauses = query
     .split(CLAUSE_END)
     .map(clause => clause.trim())

@@ -137,7 +137,8 @@ const SCORE_STEP = 0.001;
 
 /**
  * Moves the best server of each clause of a query among the first five, in place of the last ones there that are best for none.
- * What is moved has the score of the one before it, and what follows has lower scores, so that access cannot change their order.
+ * What is moved has the score of the one before it, and what follows has a lower one, so that access (`orderByAccess`) brings nothing
+ * from behind among the first five.
  * @param best of at most three clauses; their tools stay in the order of the clause
  */
 export function withBestOfEach(
@@ -149,18 +150,20 @@ export function withBestOfEach(
   const isBest = new Set(behind.keys());
   for (const { serverId } of first) behind.delete(serverId);
   const surplus = Math.max(0, first.length + behind.size - FIRST_PLACES);
-  const others = first.filter(({ serverId }) => !isBest.has(serverId));
-  const yielding = others.slice(others.length - surplus);
-  const kept = first.filter(one => !yielding.includes(one));
+  const bestForNone = first.filter(({ serverId }) => !isBest.has(serverId));
+  const yielding = new Set(bestForNone.slice(bestForNone.length - surplus));
+  const kept = first.filter(one => !yielding.has(one));
   const last = kept.at(-1);
   if (!last || behind.size === 0) return ranking;
   const { finalScore } = last;
-  const moved = Array.from(behind.values(), ({ isPinned: _named, ...one }) => ({ ...one, finalScore }));
-  const following = ranking
-    .filter(one => !kept.includes(one) && !behind.has(one.serverId))
-    .map(one => ({ ...one, finalScore: Math.min(one.finalScore, Math.max(0, finalScore - SCORE_STEP)) }));
+  const moved = Array.from(behind.values(), ({ isPinned: _named, ...one }) => withScore(finalScore, one));
+  const highest = Math.max(0, finalScore - SCORE_STEP);
+  const others = ranking.filter(one => !kept.includes(one) && !behind.has(one.serverId));
+  const following = others.map(one => withScore(Math.min(one.finalScore, highest), one));
   return [...kept, ...moved, ...following];
 }
+
+const withScore = (finalScore: number, server: RankedServer): RankedServer => ({ ...server, finalScore });
 
 type Scored = Pick<RankedServer, 'finalScore' | 'isPinned'>;
 

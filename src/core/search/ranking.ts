@@ -55,13 +55,17 @@ export class Ranker {
 
   /**
    * Returns the best servers, best first, and all that are as relevant as the last one; none if nothing in the catalogue can
-   * serve the query. If it asks for several things, the best server for each is among the first.
+   * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
-    const [{ servers, table }, ...ofClauses] = await Promise.all([
-      this.#ranked(query),
-      ...clausesOf(query).map(clause => this.#ranked(clause, CANDIDATES_OF_A_CLAUSE)),
-    ]);
+    const { servers, table } = await this.#ranked(query);
+    // During an outage, more searches would only take longer.
+    const isSplit = servers.length > 0 && this.#parts.index.degraded === undefined;
+    const ofClauses = await Promise.all(
+      (isSplit ? clausesOf(query) : []).map(clause =>
+        this.#ranked(clause, CANDIDATES_OF_A_CLAUSE).catch(() => NOTHING),
+      ),
+    );
     const ranking = withBestOfEach(
       servers,
       ofClauses.flatMap(one => one.servers.slice(0, 1)),

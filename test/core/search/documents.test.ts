@@ -59,6 +59,8 @@ describe('clausesOf', () => {
     'the end-to-end encryption and-also-ran file of a horse',
     'the weather in Rome, Milan and Turin',
     'a vet for my dog, who ate two grapes',
+    'Finde einen Flug nach Oslo. Schick mir den Preis per E-Mail.',
+    'Je cherche le vol le plus rapide pour aller à Oslo demain',
     'version 1.2.3 of node and of npm',
     'a one two, b one two, c one two, d one two',
   ])('leaves %s whole', query => {

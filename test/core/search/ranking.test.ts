@@ -274,11 +274,11 @@ describe('boostByUse', () => {
 
 describe('withBestOfEach', () => {
   const ranking = fuse(
-    [...'abcdefgh'].map((id, place) => at(id, 0.9 - place / 10, 9 - place)),
+    Array.from('abcdefgh', (id, place) => at(id, 0.9 - place / 10, 9 - place)),
     unused,
   );
   const best = (id: string) =>
-    fuse([at(id, 0.8, 8)], unused).map(one => ({ ...one, isPinned: true as const }));
+    Array.from(fuse([at(id, 0.8, 8)], unused), one => ({ ...one, isPinned: true as const }));
   const ids = (servers: typeof ranking) => servers.map(({ serverId }) => serverId).join('');
 
   it('moves servers from behind to the end of the first five', () => {

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { queryLog as queryLogTable } from '../../../src/core/search/schema.ts';
@@ -164,6 +164,16 @@ describe('search', () => {
     expect(answer.servers.find(({ id }) => id === 'mail')?.tools[0]?.name).toBe('send');
     const scores = answer.servers.map(server => server.final_score);
     expect(scores).toEqual(scores.toSorted((a, b) => b - a));
+  });
+
+  it('responds without the clauses if their searches fail', async () => {
+    const { ask, index } = await start();
+    const find = index.find.bind(index);
+    vi.spyOn(index, 'find').mockImplementation((query, count) =>
+      count === undefined ? find(query) : Promise.reject(new Error('the database is down')),
+    );
+    const answer = await ask('a forecast of the weather, and then send a message');
+    expect(ids(answer)).toEqual(expect.arrayContaining(['weather', 'mail']));
   });
 
   it('keeps to limit and maxTools', async () => {

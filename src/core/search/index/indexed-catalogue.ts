@@ -177,7 +177,7 @@ export class IndexedCatalogue {
   }
 }
 
-/** The number of candidates by meaning, and by keyword. Twice as many change no ranking of the first ten. */
+/** The number of candidates by meaning, and by keyword. On the sets of bench/RESULTS.md, twice as many make no difference. */
 export const CANDIDATES_BY_EACH = 100;
 
 /** Returns the servers that are among the best so many by meaning or by keyword; more only if the last ones tie. */

@@ -26,7 +26,7 @@ const FORMAT = 2;
 const INDEX_PREFIX = 'switchboard-';
 /** The engine stops longer searches and returns partial results. */
 const SEARCH_CUTOFF_MS = 500;
-/** Vectors per request: less than a megabyte. */
+/** Vectors per request: with the local model, less than a megabyte. */
 const VECTORS_OF_A_REQUEST = 500;
 /** The maximum number of requests whose tasks are not awaited yet. */
 const TASKS_AHEAD = 8;

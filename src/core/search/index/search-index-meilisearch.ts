@@ -25,8 +25,8 @@ import { quantize, type QuantizedVector } from './vectors.ts';
 const MAX_QUERY_TERMS = 10;
 /** The number of terms that are looked up without the engine. */
 const MAX_LOOKED_UP_TERMS = 8;
-/** Room for the evidence of about 14,000 servers. */
-const EVIDENCE_BYTES = 64 * 1024 * 1024;
+/** Room for the evidence of about 10,000 servers. */
+const EVIDENCE_BYTES = 48 * 1024 * 1024;
 /** Removed servers whose words are taken away at a time. */
 const REMOVED_OF_A_PAGE = 200;
 const SERVERS_ONLY = { attributesToRetrieve: ['server'] };
@@ -61,7 +61,7 @@ interface Prepared {
 /** What is known while a query is answered. */
 interface Asked {
   readonly terms: readonly string[];
-  readonly vectors: readonly QuantizedVector[];
+  vectors: readonly QuantizedVector[];
   /** The evidence of candidates by its hash, with the cosines of their parts; undefined where it cannot be read. */
   readonly compared: Map<string, { readonly evidence: Evidence; readonly cosines: Float32Array } | undefined>;
   /** Why evidence could not be read. */
@@ -156,10 +156,11 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   async find(query: string, count = CANDIDATES_BY_EACH): Promise<Findings> {
     const { terms, sentences } = textsOf(query);
     let { replacements } = this.#known;
+    const asked: Asked = { terms, vectors: [], compared: new Map() };
     // Meanwhile the query is embedded.
-    const searchedByKeyword = this.#byKeyword(terms, count);
+    const searchedByKeyword = this.#byKeyword(asked, count);
     const vectors = await this.queryVectors.of(sentences);
-    const asked: Asked = { terms, vectors: vectors.map(quantize), compared: new Map() };
+    asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
@@ -281,10 +282,10 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
   /**
    * Returns the servers with the texts that the engine finds by meaning, with one query per sentence; undefined if it is unavailable.
-   * Its time grows with the number of texts, so that a sentence gets fewer if there are several.
+   * Its time grows with the number of texts, so there are half as many as by keyword, and fewer for each of several sentences.
    */
   async #byMeaning({ vectors }: Asked, count: number): Promise<string[] | undefined> {
-    const limit = Math.ceil(Math.max(count / 2, count / vectors.length));
+    const limit = Math.ceil(Math.max(count / 4, count / 2 / vectors.length));
     const queries = vectors.map(({ values }) => ({
       ...SERVERS_ONLY,
       limit,
@@ -298,14 +299,16 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
    * Returns the servers that the engine finds by keyword, with their evidence in memory; undefined if it is unavailable. The rarest
    * terms come first, because it drops the last ones.
    */
-  async #byKeyword(terms: readonly string[], count: number): Promise<string[] | undefined> {
-    const q = this.#rarest(terms, MAX_QUERY_TERMS).join(' ');
+  async #byKeyword(asked: Asked, count: number): Promise<string[] | undefined> {
+    const q = this.#rarest(asked.terms, MAX_QUERY_TERMS).join(' ');
     const query = { ...SERVERS_ONLY, limit: count, q, matchingStrategy: 'last' as const };
     const found = (await this.#sync.search(q === '' ? [] : [query]))?.flat();
     const { servers } = this.#known;
     const hashes = found?.flatMap(id => servers.get(id)?.hash ?? []) ?? [];
-    // If this fails, it is tried again when the evidence is needed, and reported then.
-    await this.#store.read(hashes.filter(hash => !this.#store.isInMemory(hash))).catch(() => {});
+    const unread = hashes.filter(hash => !this.#store.isInMemory(hash));
+    if (unread.length === 0 || (await this.#reading(() => this.#store.read(unread), asked))) return found;
+    // Another attempt would take as long again.
+    for (const hash of unread) asked.compared.set(hash, undefined);
     return found;
   }
 

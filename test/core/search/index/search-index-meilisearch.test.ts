@@ -103,7 +103,12 @@ describe('the index in Meilisearch', () => {
   it('asks for a list by keyword while the query is embedded, and then for one by meaning', async () => {
     await using started = await start();
     await update(started.index, { upserted: CATALOGUE });
-    await started.index.find('feeds the zebra d');
+    const embedding = Promise.withResolvers<void>();
+    started.control.gate = embedding.promise;
+    const found = started.index.find('feeds the zebra d');
+    await vi.waitFor(() => expect(started.double.searches()).toHaveLength(1));
+    embedding.resolve();
+    await found;
     const searches = started.double.searches().map(({ body }) => body.queries);
     expect(searches).toMatchObject([
       // The rarest first: it is given up last.
@@ -111,7 +116,7 @@ describe('the index in Meilisearch', () => {
       [
         {
           hybrid: { embedder: 'switchboard', semanticRatio: 1 },
-          limit: 100,
+          limit: 50,
           attributesToRetrieve: ['server'],
         },
       ],
