@@ -12,7 +12,7 @@ import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/usage.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
-import { correctForToolCount, tuningOf } from '../src/core/search/ranking.ts';
+import { correctForTextCount, tuningOf } from '../src/core/search/ranking.ts';
 import { fuse } from '../src/core/search/fusion.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../src/core/search/index/search-index-meilisearch.ts';
@@ -41,7 +41,7 @@ const bySemantic = (candidates: readonly Candidate[]) =>
 const ranked = (candidates: readonly Candidate[], spread: number) =>
   fuse(
     candidates.map(one =>
-      Object.assign({}, one, { semantic: correctForToolCount(one.semantic, one.tools.length + 1, spread) }),
+      Object.assign({}, one, { semantic: correctForTextCount(one.semantic, one.texts, spread) }),
     ),
     () => UNUSED,
   )

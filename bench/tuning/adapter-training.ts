@@ -1,10 +1,10 @@
 import { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
-import { correctForToolCount } from '../../src/core/search/ranking.ts';
+import { correctForTextCount } from '../../src/core/search/ranking.ts';
 import { WEIGHTS } from '../../src/core/search/fusion.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
-/** See `correctForToolCount`: the mean quality of the sets is flat from .06 to .12, and a tenth of a point from its best here (bench/RESULTS.md). */
+/** See `correctForTextCount`: the mean quality of the sets is flat from .06 to .12, and a tenth of a point from its best here (bench/RESULTS.md). */
 export const SPREAD = 0.08;
 
 /** What a batch of training asks of a set. */
@@ -155,7 +155,7 @@ export function bestParts(
 
 const comparable = (cosine: Float32Array, start: Uint32Array, spread: number): Float32Array =>
   cosine.map((best, server) =>
-    correctForToolCount(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread),
+    correctForTextCount(best, (start[server + 1] ?? 0) - (start[server] ?? 0), spread),
   );
 
 /** By how much each server's cosine should fall (above 0) or rise, for those where it matters. */

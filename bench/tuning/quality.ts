@@ -29,6 +29,8 @@ function ranked(
 ): RankedServer[] {
   const candidates = Array.from(cosines, (semantic, server) => ({
     serverId: String(server),
+    // Taken off already.
+    texts: 1,
     semantic,
     keyword: keyword[server] ?? 0,
     tools: toolsOf?.(server) ?? [],

@@ -186,10 +186,10 @@ export class Catalogue {
     for (const server of this.#byId.values()) if (server.active || server.unreachable) yield server;
   }
 
-  /** The number of active servers and of their tools together. */
+  /** The number of texts that search compares with queries: active servers, their tools and examples. */
   get parts(): number {
     let count = 0;
-    for (const { toolCount } of this.active()) count += 1 + toolCount;
+    for (const head of this.active()) count += textsOf(head);
     return count;
   }
 
@@ -243,8 +243,8 @@ export class Catalogue {
   #whole(wanted: ReadonlyMap<string, Server>, gone: ReadonlySet<string>): WholeCatalogue {
     const stays = ({ id }: ServerHead) => !wanted.has(id) && !gone.has(id);
     let parts = 0;
-    for (const head of this.active()) if (stays(head)) parts += 1 + head.toolCount;
-    for (const { active, tools } of wanted.values()) if (active) parts += 1 + tools.length;
+    for (const head of this.active()) if (stays(head)) parts += textsOf(head);
+    for (const server of wanted.values()) if (server.active) parts += textsOf(headOf(server));
     const stored = () => this.servers();
     return {
       parts,
@@ -511,3 +511,6 @@ const saysWord = ({ id, name }: ServerHead, word: string) =>
 /** A cheap comparison for every server of a large catalogue: a shared word, or the same first letter and a similar length. */
 const isSimilar = (id: string, called: string, words: readonly string[]): boolean =>
   words.some(word => id.includes(word)) || (id[0] === called[0] && Math.abs(id.length - called.length) <= 2);
+
+/** The number of texts by which search finds a server. */
+const textsOf = ({ toolCount, exampleCount }: HeldServer): number => 1 + toolCount + exampleCount;

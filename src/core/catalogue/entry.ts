@@ -135,6 +135,8 @@ export const entrySchema = z.object({
   homepage: webUrl.optional(),
   repository: webUrl.optional(),
   categories: z.array(codePoints(1, 64)).max(20).optional(),
+  /** Requests that the server can serve, in users' words: search compares them with queries. */
+  examples: z.array(codePoints(1, 200)).max(50).optional(),
 });
 
 export type Entry = z.infer<typeof entrySchema>;
@@ -200,6 +202,7 @@ export interface ServerHead {
 /** A head in memory. */
 export interface HeldServer extends ServerHead {
   readonly toolCount: number;
+  readonly exampleCount: number;
 }
 
 /** A catalogued server as it is called; without tools only the head was read. */
@@ -211,6 +214,8 @@ export interface Server extends ServerHead {
   readonly homepage?: string;
   readonly repository?: string;
   readonly categories: readonly string[];
+  /** See `entrySchema`; absent: none. */
+  readonly examples?: readonly string[];
   readonly tools: readonly CataloguedTool[];
   readonly registry?: RegistryMark;
 }
@@ -222,13 +227,15 @@ export function headOf(server: Server): HeldServer {
     homepage: _homepage,
     repository: _repository,
     categories: _categories,
+    examples = [],
     tools,
     registry,
     ...head
   } = server;
-  if (!registry) return { ...head, toolCount: tools.length };
+  const held = { ...head, toolCount: tools.length, exampleCount: examples.length };
+  if (!registry) return held;
   const { document: _document, ...mark } = registry;
-  return { ...head, registry: mark, toolCount: tools.length };
+  return { ...held, registry: mark };
 }
 
 /** Access as a server showed it: by a refusal, or by answering a call that carried nothing. */
@@ -309,6 +316,7 @@ export const toEntry = (server: Server): Entry => ({
   homepage: server.homepage,
   repository: server.repository,
   categories: [...server.categories],
+  ...(server.examples === undefined ? {} : { examples: [...server.examples] }),
   tools: server.tools.map(bareTool),
 });
 

@@ -28,6 +28,7 @@ interface Transactions {
   readonly before: number;
 }
 
+const exampleCount = sql<number>`coalesce(jsonb_array_length(${table.examples}), 0)::int`;
 const toolCount = sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`;
 
 /** Reads the heads of all stored servers. Yields to the event loop between pages. */
@@ -48,13 +49,16 @@ export async function readHeads(db: Database): Promise<HeldServer[]> {
         active: table.active,
         unreachable: table.unreachable,
         toolCount,
+        exampleCount,
       })
       .from(table)
       .where(last === undefined ? undefined : gt(table.id, last))
       .orderBy(asc(table.id))
       .limit(HEADS_OF_A_PAGE);
-    for (const { toolCount: count, registry, ...row } of page)
-      heads.push({ ...headFrom(row), ...(registry === null ? {} : { registry }), toolCount: count });
+    for (const { toolCount: tools, exampleCount: examples, registry, ...row } of page) {
+      const mark = registry === null ? {} : { registry };
+      heads.push({ ...headFrom(row), ...mark, toolCount: tools, exampleCount: examples });
+    }
     last = page.at(-1)?.id;
     if (last === undefined || page.length < HEADS_OF_A_PAGE) return heads;
     await setImmediate();
@@ -147,6 +151,7 @@ const fromRow = (row: WholeRow): Server => ({
   description: cleanText(row.description),
   categories: row.categories,
   tools: [...row.tools, ...stillMore(row.tools, row.moreTools.flat())].flatMap(tool => cleanTool(tool) ?? []),
+  ...(row.examples === null ? {} : { examples: row.examples.map(cleanText) }),
   ...(row.homepage === null ? {} : { homepage: row.homepage }),
   ...(row.repository === null ? {} : { repository: row.repository }),
   ...(row.registry === null ? {} : { registry: row.registry }),
@@ -179,6 +184,7 @@ const OVERWRITE = {
   homepage: excluded('homepage'),
   repository: excluded('repository'),
   categories: excluded('categories'),
+  examples: excluded('examples'),
   tools: excluded('tools'),
   toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
@@ -202,6 +208,7 @@ const INACTIVE = { active: false, unreachable: false, updatedAt: sql`now()` };
 const toRow = (server: Server, tools: string) => ({
   ...server,
   transport: server.transport ?? null,
+  examples: server.examples ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,

@@ -87,10 +87,16 @@ const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[
   ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
   ...(entry.repository === undefined ? {} : { repository: entry.repository }),
   categories: entry.categories ?? [],
+  ...examplesOf(entry),
   tools,
   origin,
   active: true,
 });
+
+function examplesOf({ examples = [] }: Entry): Pick<Server, 'examples'> {
+  const cleaned = examples.map(cleanText).filter(example => example !== '');
+  return cleaned.length === 0 ? {} : { examples: cleaned };
+}
 
 /** Registries do not list tools, so those listed at the same address are kept. */
 function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {

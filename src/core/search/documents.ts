@@ -3,7 +3,9 @@ import type { Server } from '../catalogue/entry.ts';
 import { Glossary } from './glossary.ts';
 
 /** The fields of a server that search reads. */
-export type Described = Pick<Server, 'name' | 'description' | 'tools'>;
+export interface Described extends Pick<Server, 'name' | 'description' | 'tools'> {
+  readonly examples?: readonly string[] | undefined;
+}
 
 /** One document, in a form for each kind of search. */
 interface SearchDocument {
@@ -16,7 +18,7 @@ interface SearchDocument {
 interface ServerDocuments {
   /** Keywords of the server with all its tools: a query often touches several of them. */
   readonly whole: string;
-  /** The server's own text first, then one document per tool, in the order of `server.tools`. */
+  /** The server's own text first, then one document per tool, in the order of `server.tools`, then one per example. */
   readonly parts: readonly SearchDocument[];
 }
 
@@ -39,17 +41,22 @@ export function documentsOf(server: Described): ServerDocuments {
     // The server's name says what a tool like "list items" is about.
     prose: `${server.name}: ${splitIdentifier(tool.name)}. ${tool.description}`.slice(0, MAX_PROSE_LENGTH),
   }));
+  const examples = (server.examples ?? []).map(example => ({ keywords: example, prose: example }));
   return {
-    whole: [ownText, ...tools.map(({ keywords }) => keywords)].join(' ').slice(0, MAX_WHOLE_LENGTH),
+    whole: [ownText, ...[...tools, ...examples].map(({ keywords }) => keywords)]
+      .join(' ')
+      .slice(0, MAX_WHOLE_LENGTH),
     parts: [
       { keywords: ownText.slice(0, MAX_KEYWORDS_LENGTH), prose: ownText.slice(0, MAX_PROSE_LENGTH) },
       ...tools,
+      ...examples,
     ],
   };
 }
 
 /** Returns the number of parts of `documentsOf`. */
-export const textCount = ({ tools }: Pick<Described, 'tools'>): number => 1 + tools.length;
+export const textCount = ({ tools, examples = [] }: Pick<Described, 'tools' | 'examples'>): number =>
+  1 + tools.length + examples.length;
 
 /**
  * Returns the names and descriptions of a tool's arguments, top level only, short names first: the database does not keep their order, and

@@ -108,7 +108,7 @@ export class Ranker {
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
     for (const serverId of this.#exactNames.idsFor(query, index.epoch)) {
-      if (!named.has(serverId)) candidates.push({ serverId, keyword: 0, semantic: 0, tools: [] });
+      if (!named.has(serverId)) candidates.push({ serverId, texts: 1, keyword: 0, semantic: 0, tools: [] });
       named.set(serverId, 'alone');
     }
     return { candidates, named };
@@ -147,7 +147,7 @@ const isDeprecated = (server: ServerHead | undefined): boolean => server?.regist
 
 const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
   ...candidate,
-  semantic: correctForToolCount(candidate.semantic, candidate.tools.length + 1, spread),
+  semantic: correctForTextCount(candidate.semantic, candidate.texts, spread),
 });
 
 /** Limits the tools, rounds the score, and turns the cosine into a probability. */
@@ -165,7 +165,7 @@ const shown = (
 
 /** Learned values for the cosines of one embedder (`bench/tune.ts`); they do not apply to other embedders. */
 interface Tuning {
-  /** The spread of cosines between a query and irrelevant texts, see `correctForToolCount`. */
+  /** The spread of cosines between a query and irrelevant texts, see `correctForTextCount`. */
   readonly spread: number;
   readonly calibration: readonly CalibrationPoint[];
   readonly answerability: Answerability;
@@ -190,7 +190,7 @@ export const tuningOf = (embedderId: string): Tuning | undefined =>
  * @param texts the number of texts, at least 1
  * @param spread of the embedder's cosines, see `Tuning`
  */
-export function correctForToolCount(cosine: number, texts: number, spread: number): number {
+export function correctForTextCount(cosine: number, texts: number, spread: number): number {
   return cosine - spread * Math.sqrt(Math.log(texts));
 }
 

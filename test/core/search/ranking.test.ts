@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
-import { calibrate, correctForToolCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
+import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
 import { boostByUse, demote, fuse, MAX_USE_EFFECT, withBestOfEach } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
@@ -12,6 +12,7 @@ const evidence = {
 };
 const candidate: fc.Arbitrary<Candidate> = fc.record({
   serverId: fc.stringMatching(/^[a-z]{1,6}$/),
+  texts: fc.nat({ max: 9 }).map(more => 1 + more),
   ...evidence,
   tools: fc
     .array(fc.record(evidence), { maxLength: 5 })
@@ -28,6 +29,7 @@ const anySignals = fc.record({
 });
 const at = (serverId: string, semantic: number, keyword: number): Candidate => ({
   serverId,
+  texts: 1,
   semantic,
   keyword,
   tools: [],
@@ -125,14 +127,14 @@ describe('fuse', () => {
   });
 });
 
-describe('correctForToolCount', () => {
+describe('correctForTextCount', () => {
   it('leaves the cosine of a single text, and takes more from the best of more texts', () => {
-    expect(correctForToolCount(0.4, 1, 0.08)).toBe(0.4);
-    expect(correctForToolCount(0.4, 20, 0)).toBe(0.4);
-    const by = [2, 5, 20, 200].map(texts => correctForToolCount(0.4, texts, 0.08));
+    expect(correctForTextCount(0.4, 1, 0.08)).toBe(0.4);
+    expect(correctForTextCount(0.4, 20, 0)).toBe(0.4);
+    const by = [2, 5, 20, 200].map(texts => correctForTextCount(0.4, texts, 0.08));
     expect(by).toEqual(by.toSorted((a, b) => b - a));
     // e ** 4 texts: the square root of the logarithm is 2.
-    expect(correctForToolCount(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
+    expect(correctForTextCount(0.4, Math.exp(4), 0.08)).toBeCloseTo(0.24, 10);
   });
 });
 

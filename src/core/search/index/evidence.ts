@@ -13,7 +13,9 @@ const FORMAT = 1;
 export interface Stored {
   /** The key of its row, SHA-256 as base64. */
   readonly hash: string;
-  /** The number of its vectors: one for its own text and one for each tool. */
+  /** The number of its tools. */
+  readonly tools: number;
+  /** The number of its vectors: one for its own text, and one for each tool and example. */
   readonly parts: number;
   /** A hash of its vectors; 0 if all are missing. */
   readonly vectorsHash: number;
@@ -28,6 +30,8 @@ interface ServerTerms {
 export class ServerTexts {
   readonly id: string;
   readonly names: readonly string[];
+  /** The number of its tools. */
+  readonly tools: number;
   /** The text of each vector. */
   readonly prose: readonly string[];
   /** Equal only for equal texts and equal embedders, whose vectors can be compared. */
@@ -38,6 +42,7 @@ export class ServerTexts {
   constructor(server: Server, embedderId: string) {
     this.id = server.id;
     this.names = [server.name, ...server.tools.map(({ name }) => name)];
+    this.tools = server.tools.length;
     this.#documents = documentsOf(server);
     this.prose = this.#documents.parts.map(({ prose }) => prose);
     const hashed = JSON.stringify([FORMAT, embedderId, this.names, this.#documents]);
@@ -56,7 +61,7 @@ export class Evidence {
   readonly words: Words;
   /** The vectors of its parts in their order, each as of `encodeVector`; zeros for a missing one. */
   readonly vectors: Int8Array<ArrayBuffer>;
-  /** One for the server's own text and one for each tool. */
+  /** One for the server's own text, and one for each tool and example. */
   readonly parts: number;
   readonly #dimensions: number;
   readonly #scales: Float32Array;

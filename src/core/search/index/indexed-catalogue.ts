@@ -285,7 +285,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     ]);
     const index = new IndexedServers(this.context.embedder.dimensions);
     const terms = parts.map(({ keywords }) => tokenize(keywords));
-    index.put({ id: 'compared', whole: tokenize(whole), parts: terms, vectors });
+    index.put({ id: 'compared', tools: server.tools.length, whole: tokenize(whole), parts: terms, vectors });
     const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
     const [candidate] = bestOfEach(index.score(asked, cosines), 1);
     return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));

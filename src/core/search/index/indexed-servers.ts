@@ -5,6 +5,8 @@ import { VectorStore, type QuantizedVector } from './vectors.ts';
 /** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
 export interface IndexedDocuments {
   readonly id: string;
+  /** The number of parts that are tools. */
+  readonly tools: number;
   readonly whole: readonly string[];
   readonly parts: readonly (readonly string[])[];
   /** One vector per part; zeros for a missing one. */
@@ -15,13 +17,16 @@ interface IndexedServer {
   readonly id: string;
   /** Its position among all servers, reused after removal. */
   readonly slot: number;
-  /** Rows of its parts: its own text first, then one for each tool. */
+  /** The number of its tools. */
+  readonly tools: number;
+  /** Rows of its parts: its own text first, then one for each tool, then one for each example. */
   readonly rows: readonly number[];
 }
 
 /** Rows of a server that is invisible to queries, because it is staged or was removed. */
 export interface HiddenServer {
   readonly id: string;
+  readonly tools: number;
   readonly rows: readonly number[];
 }
 
@@ -84,7 +89,7 @@ export class IndexedServers {
   }
 
   /** Adds a server without showing it: only its word statistics count. */
-  stage({ id, whole, parts, vectors }: IndexedDocuments): HiddenServer {
+  stage({ id, tools, whole, parts, vectors }: IndexedDocuments): HiddenServer {
     const rows = parts.map((terms, at) => {
       const row = this.#freeRows.pop() ?? this.#rows++;
       this.#setSlot(row, NO_SLOT);
@@ -93,14 +98,14 @@ export class IndexedServers {
       return row;
     });
     this.#whole.add(rows[0] ?? missing(), whole);
-    return { id, rows };
+    return { id, tools, rows };
   }
 
   /** Shows a staged server, after its previous version was hidden: thousands of servers take a few milliseconds. */
-  show({ id, rows }: HiddenServer): void {
+  show({ id, tools, rows }: HiddenServer): void {
     const slot = this.#freeSlots.pop() ?? this.#bySlot.length;
     for (const row of rows) this.#setSlot(row, slot);
-    const server = { id, slot, rows };
+    const server = { id, slot, tools, rows };
     this.#bySlot[slot] = server;
     this.#servers.set(id, server);
   }
@@ -139,13 +144,18 @@ export class IndexedServers {
       if (slot !== NO_SLOT) keyword[slot] = (keyword[slot] ?? 0) + score;
     }
     const candidate = (slot: number): Candidate => {
-      const { id, rows } = this.#bySlot[slot] ?? missing();
-      const tools = rows.slice(1).map((row, index) => ({
-        index,
-        semantic: cosines[row] ?? 0,
-        keyword: parts[row] ?? 0,
-      }));
-      return { serverId: id, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
+      const { id, tools, rows } = this.#bySlot[slot] ?? missing();
+      return {
+        serverId: id,
+        texts: rows.length,
+        semantic: semantic[slot] ?? 0,
+        keyword: keyword[slot] ?? 0,
+        tools: rows.slice(1, 1 + tools).map((row, index) => ({
+          index,
+          semantic: cosines[row] ?? 0,
+          keyword: parts[row] ?? 0,
+        })),
+      };
     };
     return { semantic, keyword, candidate };
   }

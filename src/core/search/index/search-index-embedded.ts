@@ -124,7 +124,7 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
     const vectors = await this.cache.vectorsOf(texts, onProgress, signal);
     let at = 0;
     return servers.map(server => {
-      const own = vectors.slice(at, (at += 1 + server.tools.length));
+      const own = vectors.slice(at, (at += textCount(server)));
       return { id: server.id, documents: turn => indexedDocuments(server, own, turn) };
     });
   }
@@ -133,7 +133,7 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
 /** Texts whose vectors are read together. */
 const PAGE_TEXTS = 3_000;
 
-/** Counts the documents of the servers: one for each server and one for each tool. */
+/** Counts the documents of the servers. */
 const partsOf = (servers: readonly Server[]): number =>
   servers.reduce((sum, server) => sum + textCount(server), 0);
 
@@ -148,5 +148,5 @@ async function indexedDocuments(
     tokenized.push(tokenize(keywords));
     await pause();
   }
-  return { id: server.id, whole: tokenize(whole), parts: tokenized, vectors };
+  return { id: server.id, tools: server.tools.length, whole: tokenize(whole), parts: tokenized, vectors };
 }

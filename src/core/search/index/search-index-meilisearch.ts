@@ -199,9 +199,9 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const incomplete = all.filter(({ hash }) => !states.get(hash)?.isComplete);
     const made = await this.#made(incomplete, onProgress, signal);
     return all.map(texts => {
-      const { hash, prose } = texts;
+      const { hash, prose, tools } = texts;
       const vectorsHash = made.get(hash) ?? states.get(hash)?.vectorsHash ?? 0;
-      return { texts, stored: { hash, parts: prose.length, vectorsHash } };
+      return { texts, stored: { hash, tools, parts: prose.length, vectorsHash } };
     });
   }
 
@@ -365,21 +365,25 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   #best(ids: ReadonlySet<string>, { terms, compared, error }: Asked, count: number): Candidate[] {
     const weighed = this.#known.statistics.weigh(terms);
     const scored = Array.from(ids).flatMap(serverId => {
-      const one = compared.get(this.#known.servers.get(serverId)?.hash ?? '');
-      return one ? { serverId, cosines: one.cosines, words: one.evidence.keywords(weighed) } : [];
+      const { hash = '', tools = 0 } = this.#known.servers.get(serverId) ?? {};
+      const one = compared.get(hash);
+      return one
+        ? { serverId, toolCount: tools, cosines: one.cosines, words: one.evidence.keywords(weighed) }
+        : [];
     });
     // An empty list would say that nothing fits.
     if (scored.length === 0 && error !== undefined) throw error;
     const semantic = Float32Array.from(scored, ({ cosines }) => largest(cosines));
     const keyword = Float64Array.from(scored, ({ words }) => words.whole + largest(words.parts));
     const candidate = (slot: number): Candidate => {
-      const { serverId, cosines, words } = scored[slot] ?? unreachable();
-      const tools = Array.from(cosines.subarray(1), (cosine, index) => ({
+      const { serverId, toolCount, cosines, words } = scored[slot] ?? unreachable();
+      const tools = Array.from(cosines.subarray(1, 1 + toolCount), (cosine, index) => ({
         index,
         semantic: cosine,
         keyword: words.parts[index + 1] ?? 0,
       }));
-      return { serverId, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
+      const texts = cosines.length;
+      return { serverId, texts, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
     };
     return bestOfEach({ semantic, keyword, candidate }, count);
   }

@@ -14,7 +14,9 @@ export interface ToolEvidence {
 /** The evidence that one server matches a query; comparable only within one query. */
 export interface Candidate {
   readonly serverId: string;
-  /** The best cosine over the server's own text and its tools, 0 if none is positive. */
+  /** The number of its texts: its own, and one for each tool and example. */
+  readonly texts: number;
+  /** The best cosine over its texts, 0 if none is positive. */
   readonly semantic: number;
   /** At least 0, in the engine's own unit: the whole server's text together with its best single part. */
   readonly keyword: number;
