@@ -6,7 +6,7 @@ import { UNUSED } from '../../src/core/catalogue/usage.ts';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
 import { toServer } from '../../src/core/catalogue/to-server.ts';
 import { documentsOf } from '../../src/core/search/documents.ts';
-import type { Embedder } from '../../src/core/search/embed/embedder.ts';
+import { wordsOf, type Embedder } from '../../src/core/search/embed/embedder.ts';
 import { quantize, writeVectorFile } from '../../src/core/search/index/vectors.ts';
 import { fuse } from '../../src/core/search/fusion.ts';
 import { createEmbeddedIndex } from '../../src/core/search/index/search-index-embedded.ts';
@@ -26,7 +26,7 @@ const REQUESTS = 150;
 const noise: Embedder = {
   id: 'noise',
   dimensions: DIMENSIONS,
-  embed: texts => Promise.resolve(texts.map(noiseOf)),
+  embed: passages => Promise.resolve(passages.map(passage => noiseOf(wordsOf(passage)))),
   close: () => Promise.resolve(),
 };
 

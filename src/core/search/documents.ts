@@ -1,5 +1,6 @@
 import { stemmer } from 'stemmer';
 import type { Server } from '../catalogue/entry.ts';
+import type { Passage } from './embed/embedder.ts';
 import { Glossary } from './glossary.ts';
 
 /** The fields of a server that search reads. */
@@ -155,7 +156,6 @@ const CLAUSE_END = /[;.!?]+(?:\s|$)|,?\s*(?<![\p{L}\p{N}_-])(?:and|then|also)(?!
 
 /** Returns the clauses of an English request that asks for two or three things; none for other requests. */
 export function clausesOf(query: string): string[] {
-  if (glossary.toEnglish(query) !== undefined) return [];
   const clauses = query
     .split(CLAUSE_END)
     .map(clause => clause.trim())
@@ -228,6 +228,14 @@ interface QueryTexts {
   readonly terms: readonly string[];
   /** Sentences to be embedded one by one. */
   readonly sentences: readonly string[];
+  /** Of a query that asks for two or three things; none for other queries. */
+  readonly clauses: readonly ClauseTexts[];
+}
+
+interface ClauseTexts {
+  readonly terms: readonly string[];
+  /** The clause in its sentence. */
+  readonly passage: Passage;
 }
 
 const glossary = Glossary.read(known => {
@@ -236,11 +244,27 @@ const glossary = Glossary.read(known => {
   return word => tokenize(word).every(term => terms.has(term));
 });
 
+/** Returns whether a word in lower case is more than a name. */
+export const isOrdinaryWord = (word: string): boolean => glossary.isEnglish(word);
+
 /** Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too. */
 export function textsOf(query: string): QueryTexts {
   const english = glossary.toEnglish(query);
-  return {
-    terms: [...new Set(tokenize(english === undefined ? query : `${english} ${query}`))],
-    sentences: english === undefined ? sentencesOf(query) : [english],
-  };
+  if (english !== undefined)
+    return { terms: termsOf(`${english} ${query}`), sentences: [english], clauses: [] };
+  const sentences = sentencesOf(query);
+  const clauses = clausesOf(query).map(clause => ({
+    terms: termsOf(clause),
+    passage: passageOf(clause, sentences),
+  }));
+  return { terms: termsOf(query), sentences, clauses };
+}
+
+const termsOf = (text: string): string[] => [...new Set(tokenize(text))];
+
+function passageOf(clause: string, sentences: readonly string[]): Passage {
+  const of = sentences.find(sentence => sentence.includes(clause));
+  if (of === undefined || of === clause) return clause;
+  const from = of.indexOf(clause);
+  return { of, from, to: from + clause.length };
 }

@@ -46,7 +46,8 @@ const WORD = new RegExp(
 
 export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
-  readonly #isEnglish: (word: string) => boolean;
+  /** Returns whether a lower-case word is common in English. */
+  readonly isEnglish: (word: string) => boolean;
 
   /**
    * @param table the content of a file like `glossary.tsv`
@@ -63,7 +64,7 @@ export class Glossary {
         return [name, languageOf(forms, foldFor(name))];
       }),
     );
-    this.#isEnglish = isEnglish(english.flat());
+    this.isEnglish = isEnglish(english.flat());
   }
 
   static read(isEnglish: (known: readonly string[]) => (word: string) => boolean): Glossary {
@@ -91,7 +92,7 @@ export class Glossary {
     if (candidates?.length === 1) return candidates[0];
     let best: string | undefined;
     // Words that English has, too, are no sign of another language.
-    let most = candidates ? -1 : wordsOf(withoutAccents(text)).filter(this.#isEnglish).length;
+    let most = candidates ? -1 : wordsOf(withoutAccents(text)).filter(this.isEnglish).length;
     for (const name of candidates ?? LATIN) {
       const language = this.#languages.get(name);
       const known = language ? knownWords(wordsOf(foldFor(name)(text)), language) : 0;

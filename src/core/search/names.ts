@@ -1,5 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import { tokenize } from './documents.ts';
+import { isOrdinaryWord, tokenize } from './documents.ts';
 
 /** How a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';
@@ -62,6 +62,26 @@ export function mentionMatcher(query: string): (serverName: string) => boolean {
     return false;
   };
 }
+
+/**
+ * Returns a function that tells whether the query has a server's name among its words, in any case: "jira backlog". A name
+ * that is an ordinary word, such as Linear or Box, must be mentioned as a name (`mentionMatcher`).
+ */
+export function namedMatcher(query: string): (serverName: string) => boolean {
+  const isMentioned = mentionMatcher(query);
+  const asked = spaced(query);
+  return serverName => {
+    if (isMentioned(serverName)) return true;
+    const name = spaced(withoutBrackets(serverName));
+    return name.length > MIN_NAME && asked.includes(name) && !isOrdinaryWord(name.trim());
+  };
+}
+
+/** Two characters and the spaces around them. */
+const MIN_NAME = 4;
+
+/** Returns the words of a text in lower case, each between spaces. */
+const spaced = (text: string): string => ` ${(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(' ')} `;
 
 function beginsSentence(query: string, at: number): boolean {
   let before = at - 1;

@@ -3,10 +3,17 @@ import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
-import type { Candidate, SearchIndex } from './index/search-index.ts';
-import { ExactNames, mentionMatcher, nameMatcher, spellingsOf, type NameMatch } from './names.ts';
+import type { Candidate, Clause, SearchIndex } from './index/search-index.ts';
+import {
+  ExactNames,
+  mentionMatcher,
+  namedMatcher,
+  nameMatcher,
+  pinFirst,
+  spellingsOf,
+  type NameMatch,
+} from './names.ts';
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
-import { clausesOf } from './documents.ts';
 import { demote, firstWithEquals, fuse, roundScore, withBestOfEach, type RankedServer } from './fusion.ts';
 
 export interface RankerParts {
@@ -30,9 +37,11 @@ interface Ranked {
   readonly servers: readonly RankedServer[];
   /** For their cosines; absent: they stay as they are. */
   readonly table: readonly CalibrationPoint[] | undefined;
+  /** Of a query that asks for two or three things. */
+  readonly clauses: readonly Clause[];
 }
 
-const NOTHING: Ranked = { servers: [], table: undefined };
+const NOTHING: Ranked = { servers: [], table: undefined, clauses: [] };
 /** Only the best of them is used. */
 const CANDIDATES_OF_A_CLAUSE = 30;
 
@@ -58,11 +67,11 @@ export class Ranker {
    * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
-    const { servers, table } = await this.#ranked(query);
+    const { servers, table, clauses } = await this.#ranked(query);
     // During an outage, more searches would only take longer.
     const isSplit = servers.length > 0 && this.#parts.index.degraded === undefined;
     const ofClauses = await Promise.all(
-      (isSplit ? clausesOf(query) : []).map(clause =>
+      (isSplit ? clauses : []).map(clause =>
         this.#ranked(clause, CANDIDATES_OF_A_CLAUSE).catch(() => NOTHING),
       ),
     );
@@ -73,11 +82,16 @@ export class Ranker {
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
-  async #ranked(query: string, count?: number): Promise<Ranked> {
+  async #ranked(asked: string | Clause, count?: number): Promise<Ranked> {
     const { catalogue, index, use } = this.#parts;
-    const { candidates: found, vectors } = await traced(
+    const query = typeof asked === 'string' ? asked : asked.text;
+    const {
+      candidates: found,
+      vectors,
+      clauses,
+    } = await traced(
       'index',
-      () => index.find(query, count),
+      () => index.find(asked, count),
       () => ({ attributes: { 'switchboard.index': index.id } }),
     );
     const tuning = tuningOf(index.embedderId);
@@ -88,14 +102,17 @@ export class Ranker {
     if (!mayServe && !this.#isMentioned(query, candidates)) return NOTHING;
     const fused = demote(fuse(candidates, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE);
     const ranking = this.#exactNames.pinExact(
-      demote(fused, id => this.#isDead(id), DEAD_SHARE),
+      this.#withNamedFirst(
+        demote(fused, id => this.#isDead(id), DEAD_SHARE),
+        query,
+      ),
       query,
       id => named.get(id) === 'alone',
       id => !this.#isDead(id),
     );
     // Without vectors all cosines are 0, which the table would turn into a probability.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
-    return { servers: ranking.filter(({ serverId }) => catalogue.get(serverId)?.active), table };
+    return { servers: ranking.filter(({ serverId }) => catalogue.get(serverId)?.active), table, clauses };
   }
 
   /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */
@@ -112,6 +129,21 @@ export class Ranker {
       named.set(serverId, 'alone');
     }
     return { candidates, named };
+  }
+
+  /** Moves the servers that the query names to the front, if they are nearly as relevant as the best one. */
+  #withNamedFirst(ranking: readonly RankedServer[], query: string): readonly RankedServer[] {
+    const { catalogue } = this.#parts;
+    const isNamed = namedMatcher(query);
+    const enough = (ranking[0]?.finalScore ?? 0) * NAMED_SHARE;
+    const leading = new Set(
+      ranking
+        .filter(
+          ({ serverId, finalScore }) => finalScore >= enough && isNamed(catalogue.get(serverId)?.name ?? ''),
+        )
+        .map(({ serverId }) => serverId),
+    );
+    return pinFirst(ranking, id => leading.has(id));
   }
 
   #isMentioned(query: string, candidates: readonly Candidate[]): boolean {
@@ -142,6 +174,9 @@ const DEPRECATED_SHARE = 0.8;
  * caller learns that the only matching server is down.
  */
 const DEAD_SHARE = 0.5;
+
+/** The share of the best score that a server needs to lead because the query names it. */
+const NAMED_SHARE = 0.8;
 
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 

@@ -2,7 +2,12 @@ import { SCOPES, type Caller } from '../../../src/core/access/caller.ts';
 import type { WholeCatalogue } from '../../../src/core/catalogue/catalogue.ts';
 import type { Entry, Server } from '../../../src/core/catalogue/entry.ts';
 import type { SearchIndex } from '../../../src/core/search/index/search-index.ts';
-import type { Embedder, EmbeddingPurpose } from '../../../src/core/search/embed/embedder.ts';
+import {
+  wordsOf,
+  type Embedder,
+  type EmbeddingPurpose,
+  type Passage,
+} from '../../../src/core/search/embed/embedder.ts';
 import { createNgramEmbedder } from '../../../src/core/search/embed/ngrams.ts';
 import { createLog, type LogLevel } from '../../../src/platform/telemetry/log.ts';
 
@@ -84,7 +89,8 @@ export function controlledEmbedder() {
     gate: Promise.resolve(),
     embedder: {
       ...ngrams,
-      async embed(texts: readonly string[], purpose: EmbeddingPurpose) {
+      async embed(passages: readonly Passage[], purpose: EmbeddingPurpose) {
+        const texts = passages.map(wordsOf);
         await control.gate;
         if (control.failing) throw new Error('the embedder is down');
         control.embedded.push(...texts);

@@ -9,6 +9,19 @@ import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
  */
 export type EmbeddingPurpose = 'query' | 'index';
 
+/** A text; or a part of one (UTF-16 positions, `to` excluded), which a model may read in the context of the whole. */
+export type Passage = string | Part;
+
+export interface Part {
+  readonly of: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Returns the words of a passage, without their context. */
+export const wordsOf = (passage: Passage): string =>
+  typeof passage === 'string' ? passage : passage.of.slice(passage.from, passage.to);
+
 /** Turns texts into vectors that are close together if the texts have similar meanings. */
 export interface Embedder {
   /** Identifies the model, its weights or address, and the tokenization. Vectors with different ids are never mixed. */
@@ -20,10 +33,10 @@ export interface Embedder {
   /** The useful number of concurrent `embed` calls for the index; absent: 2. */
   readonly indexCalls?: number;
   /**
-   * Returns unit vectors, one per text, in the order of the texts. For the `index`, a text that cannot be embedded at present
-   * may get a zero vector, which must not be stored: its cosine with everything is 0.
+   * Returns unit vectors, one per passage, in their order. For the `index`, a text that cannot be embedded at present may get a
+   * zero vector, which must not be stored: its cosine with everything is 0.
    */
-  embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]>;
+  embed(passages: readonly Passage[], purpose: EmbeddingPurpose): Promise<Float32Array[]>;
   /** Frees all resources; may be called twice. */
   close(): Promise<void>;
 }
@@ -57,15 +70,15 @@ export class QueryVectors {
     return this.#changes;
   }
 
-  /** Returns one vector per text, or none if the embedder fails. */
-  async of(texts: readonly string[]): Promise<Float32Array[]> {
+  /** Returns one vector per passage, or none if the embedder fails. */
+  async of(passages: readonly Passage[]): Promise<Float32Array[]> {
     const embedder = this.#embedder;
     try {
       const vectors = await traced(
         'embed',
-        () => embedder.embed(texts, 'query'),
+        () => embedder.embed(passages, 'query'),
         () => ({
-          attributes: { 'switchboard.embedder': embedder.id, 'switchboard.embed.texts': texts.length },
+          attributes: { 'switchboard.embedder': embedder.id, 'switchboard.embed.texts': passages.length },
         }),
       );
       this.#note(false);

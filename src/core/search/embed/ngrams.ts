@@ -1,4 +1,4 @@
-import type { Embedder } from './embedder.ts';
+import { wordsOf, type Embedder } from './embedder.ts';
 
 const DIMENSIONS = 384;
 const SHORTEST_GRAM = 3;
@@ -16,7 +16,7 @@ export function createNgramEmbedder(): Embedder {
     id: 'char-ngrams-v1',
     dimensions: DIMENSIONS,
     // oxlint-disable-next-line typescript/require-await -- the port is asynchronous, this one has nothing to wait for
-    embed: async texts => texts.map(ngramVector),
+    embed: async passages => passages.map(passage => ngramVector(wordsOf(passage))),
     close: () => Promise.resolve(),
   };
 }

@@ -6,7 +6,7 @@ import { raceDeadline } from '../../../platform/time.ts';
 import { SerialQueue } from '../../../platform/queues.ts';
 import { withoutSpan } from '../../../platform/telemetry/tracing.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
-import type { Embedder, EmbeddingPurpose } from './embedder.ts';
+import { wordsOf, type Embedder, type EmbeddingPurpose, type Passage } from './embedder.ts';
 import {
   EmbeddingApi,
   EmbeddingFailure,
@@ -126,8 +126,9 @@ export class OpenAiEmbedder implements Embedder {
     return this.#missed;
   }
 
-  async embed(texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]> {
+  async embed(passages: readonly Passage[], purpose: EmbeddingPurpose): Promise<Float32Array[]> {
     const { dimensions } = this;
+    const texts = passages.map(wordsOf);
     const vectors = await (purpose === 'query' ? this.#embedQuery(texts) : this.#embedTexts(texts));
     return texts.map((_, at) => padded(vectors[at], dimensions));
   }

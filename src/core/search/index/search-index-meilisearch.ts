@@ -3,7 +3,7 @@ import { pagesOf } from '../../../platform/pages.ts';
 import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
-import { textsOf, tokenize } from '../documents.ts';
+import { tokenize } from '../documents.ts';
 import { Evidence, ServerTexts, type Stored } from './evidence.ts';
 import { EvidenceStore } from './evidence-store.ts';
 import {
@@ -17,7 +17,7 @@ import {
 import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
-import type { Candidate, Findings, SearchIndex } from './search-index.ts';
+import type { Candidate, Clause, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 import { quantize, type QuantizedVector } from './vectors.ts';
 
@@ -59,7 +59,7 @@ interface Prepared {
 }
 
 /** What is known while a query is answered. */
-interface Asked {
+interface Comparison {
   readonly terms: readonly string[];
   vectors: readonly QuantizedVector[];
   /** The evidence of candidates by its hash, with the cosines of their parts; undefined where it cannot be read. */
@@ -153,13 +153,13 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     };
   }
 
-  async find(query: string, count = CANDIDATES_BY_EACH): Promise<Findings> {
-    const { terms, sentences } = textsOf(query);
+  async find(query: string | Clause, count = CANDIDATES_BY_EACH): Promise<Findings> {
+    const { terms, embedded } = this.ask(query);
     let { replacements } = this.#known;
-    const asked: Asked = { terms, vectors: [], compared: new Map() };
+    const asked: Comparison = { terms, vectors: [], compared: new Map() };
     // Meanwhile the query is embedded.
     const searchedByKeyword = this.#byKeyword(asked, count);
-    const vectors = await this.queryVectors.of(sentences);
+    const { vectors, clauses } = await embedded;
     asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
@@ -174,7 +174,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       const { servers } = this.#known;
       const hashes = new Set(Array.from(ids, id => servers.get(id)?.hash).filter(hash => hash !== undefined));
       const missing = [...hashes].filter(hash => !asked.compared.has(hash));
-      if (missing.length === 0) return { candidates: this.#best(ids, asked, count), vectors };
+      if (missing.length === 0) return { candidates: this.#best(ids, asked, count), vectors, clauses };
       const gone = await this.#compare(missing, asked);
       if (gone.size > 0) this.#restore([...ids].filter(id => gone.has(servers.get(id)?.hash ?? '')));
     }
@@ -284,7 +284,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
    * Returns the servers with the texts that the engine finds by meaning, with one query per sentence; undefined if it is unavailable.
    * Its time grows with the number of texts, so there are half as many as by keyword, and fewer for each of several sentences.
    */
-  async #byMeaning({ vectors }: Asked, count: number): Promise<string[] | undefined> {
+  async #byMeaning({ vectors }: Comparison, count: number): Promise<string[] | undefined> {
     const limit = Math.ceil(Math.max(count / 4, count / 2 / vectors.length));
     const queries = vectors.map(({ values }) => ({
       ...SERVERS_ONLY,
@@ -299,7 +299,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
    * Returns the servers that the engine finds by keyword, with their evidence in memory; undefined if it is unavailable. The rarest
    * terms come first, because it drops the last ones.
    */
-  async #byKeyword(asked: Asked, count: number): Promise<string[] | undefined> {
+  async #byKeyword(asked: Comparison, count: number): Promise<string[] | undefined> {
     const q = this.#rarest(asked.terms, MAX_QUERY_TERMS).join(' ');
     const query = { ...SERVERS_ONLY, limit: count, q, matchingStrategy: 'last' as const };
     const found = (await this.#sync.search(q === '' ? [] : [query]))?.flat();
@@ -324,7 +324,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Returns the candidates that can be found without the engine. */
-  async #substitutes(asked: Asked, count: number): Promise<Set<string>> {
+  async #substitutes(asked: Comparison, count: number): Promise<Set<string>> {
     const terms = this.#known.statistics.weigh(this.#rarest(asked.terms, MAX_LOOKED_UP_TERMS));
     const weighed = Array.from(terms.hashes, (hash, at) => ({ hash, weight: terms.part.weights[at] ?? 0 }));
     const found = await this.#reading(() => this.#store.withTerms(weighed), asked);
@@ -348,7 +348,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Adds evidence to what is compared. Returns the hashes of evidence that is not stored any more. */
-  async #compare(hashes: readonly string[], asked: Asked): Promise<Set<string>> {
+  async #compare(hashes: readonly string[], asked: Comparison): Promise<Set<string>> {
     const pause = slices();
     const recent = new Map(hashes.map(hash => [hash, this.#store.recent(hash)]));
     const unread = hashes.filter(hash => recent.get(hash) === undefined);
@@ -362,7 +362,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Returns the best candidates of these servers. */
-  #best(ids: ReadonlySet<string>, { terms, compared, error }: Asked, count: number): Candidate[] {
+  #best(ids: ReadonlySet<string>, { terms, compared, error }: Comparison, count: number): Candidate[] {
     const weighed = this.#known.statistics.weigh(terms);
     const scored = Array.from(ids).flatMap(serverId => {
       const { hash = '', tools = 0 } = this.#known.servers.get(serverId) ?? {};
@@ -389,7 +389,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /** Reads stored evidence. Resolves to undefined, with the error in `asked`, while the database does not respond. */
-  async #reading<T>(read: () => Promise<T>, asked: Asked): Promise<T | undefined> {
+  async #reading<T>(read: () => Promise<T>, asked: Comparison): Promise<T | undefined> {
     try {
       const value = await read();
       this.#failure = undefined;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Embedder } from '../../../../src/core/search/embed/embedder.ts';
+import { wordsOf, type Embedder } from '../../../../src/core/search/embed/embedder.ts';
 import { quantize, readVectorFile, writeVectorFile } from '../../../../src/core/search/index/vectors.ts';
 import { textHash, VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { embeddings } from '../../../../src/core/search/schema.ts';
@@ -100,7 +100,7 @@ describe('VectorCache.vectorsOf', () => {
     const { embedder } = controlledEmbedder();
     control.embedder.embed = async batch => {
       if (control.embedded.length > 0) throw new Error('down');
-      control.embedded.push(...batch);
+      control.embedded.push(...batch.map(wordsOf));
       return embedder.embed(batch, 'index');
     };
     await expect(cache.vectorsOf(many)).rejects.toThrow('down');

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { SwitchboardError } from '../../../../errors.ts';
-import type { Embedder, EmbeddingPurpose } from '../embedder.ts';
+import type { Embedder, EmbeddingPurpose, Passage } from '../embedder.ts';
 import { instantiateKernel, kernelMemory, kernelModule } from './kernel.ts';
 import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './model.ts';
 import { TOKENIZATION, Tokenizer } from './tokenizer.ts';
@@ -47,10 +47,10 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
 
   const adapter = QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
 
-  const embed = async (texts: readonly string[], purpose: EmbeddingPurpose): Promise<Float32Array[]> => {
+  const embed = async (passages: readonly Passage[], purpose: EmbeddingPurpose): Promise<Float32Array[]> => {
     if (pool.stopped) throw pool.stopped;
-    if (texts.length === 0) return [];
-    const vectors = queue.add(texts, purpose === 'query');
+    if (passages.length === 0) return [];
+    const vectors = queue.add(passages, purpose === 'query');
     pool.wake();
     return purpose === 'query' ? (await vectors).map(vector => adapter.apply(vector)) : vectors;
   };

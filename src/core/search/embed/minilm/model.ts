@@ -15,6 +15,8 @@ const FLOAT_BYTES = 4;
 const MAX_ROWS = MAX_TOKENS;
 /** The maximum number of texts per forward pass. */
 export const MAX_TEXTS = 8;
+/** The maximum number of vectors per forward pass. */
+export const MAX_VECTORS = 16;
 
 /** Byte offsets of an affine map: panels in the layout of `pack`, one scale per column, and the bias. */
 interface Dense {
@@ -139,23 +141,26 @@ function planScratch(base: number) {
     delta: take(MAX_ROWS * DIMENSIONS),
     scores: take(MAX_ROWS),
     ids: take(MAX_ROWS),
-    out: take(MAX_TEXTS * DIMENSIONS),
+    out: take(MAX_VECTORS * DIMENSIONS),
     /** The panel of the current multiplication. */
     panel: take(FEED_FORWARD * 8),
     bytes: bump.size,
   };
 }
 
-/** A batch's token ids, all texts in a row, and the number of ids per text: 1 to MAX_TEXTS texts, at most MAX_ROWS ids. */
+/** A batch's token ids, all texts in a row: 1 to MAX_TEXTS texts, at most MAX_ROWS ids. */
 export interface TokenBatch {
   readonly ids: Int32Array;
+  /** The number of ids per text. */
   readonly lengths: readonly number[];
+  /** The rows (first, number) whose mean is a vector: all of a text, or some in its context. At most MAX_VECTORS. */
+  readonly pooled: readonly (readonly [row: number, rows: number])[];
 }
 
 /**
  * Creates the model's forward pass on one thread.
  * @param memory holds the packed model and, at `scratch`, SCRATCH_BYTES that nothing else writes to
- * @returns a function from a batch to its unit vectors, [texts, DIMENSIONS] in a new array
+ * @returns a function from a batch to its unit vectors, [pooled, DIMENSIONS] in a new array
  */
 export function createForwardPass(
   module: WebAssembly.Module,
@@ -186,7 +191,7 @@ export function createForwardPass(
     kernel.addAndNormalize(at.hidden, at.delta, rows, layer.outputNorm.gamma, layer.outputNorm.beta);
   }
 
-  return ({ ids, lengths }) => {
+  return ({ ids, lengths, pooled }) => {
     new Int32Array(memory.buffer, at.ids, MAX_ROWS).set(ids);
     kernel.embed(at.ids, ids.length, layout.words.table, layout.words.scales, at.hidden);
     const { gamma, beta } = layout.embeddingNorm;
@@ -200,25 +205,22 @@ export function createForwardPass(
       );
     });
     for (const layer of layout.layers) encodeLayer(layer, lengths, ids.length);
-    eachText(lengths, (row, length, text) => {
+    for (const [vector, [row, rows]] of pooled.entries()) {
       kernel.pool(
         at.hidden + row * DIMENSIONS * FLOAT_BYTES,
-        length,
-        at.out + text * DIMENSIONS * FLOAT_BYTES,
+        rows,
+        at.out + vector * DIMENSIONS * FLOAT_BYTES,
       );
-    });
+    }
     // Copied out of the shared memory, which the next batch overwrites.
-    return Float32Array.from(new Float32Array(memory.buffer, at.out, lengths.length * DIMENSIONS));
+    return Float32Array.from(new Float32Array(memory.buffer, at.out, pooled.length * DIMENSIONS));
   };
 }
 
-function eachText(
-  lengths: readonly number[],
-  visit: (row: number, length: number, text: number) => void,
-): void {
+function eachText(lengths: readonly number[], visit: (row: number, length: number) => void): void {
   let row = 0;
-  for (const [text, length] of lengths.entries()) {
-    visit(row, length, text);
+  for (const length of lengths) {
+    visit(row, length);
     row += length;
   }
 }

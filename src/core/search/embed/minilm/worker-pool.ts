@@ -1,7 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import { SwitchboardError } from '../../../../errors.ts';
 import { withoutSpan } from '../../../../platform/telemetry/tracing.ts';
-import { DIMENSIONS, MAX_TEXTS, type TokenBatch } from './model.ts';
+import type { Passage } from '../embedder.ts';
+import { DIMENSIONS, MAX_TEXTS, MAX_VECTORS, type TokenBatch } from './model.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
 /** After this many crashes without a finished job in between, no worker is started for a while. */
@@ -159,8 +160,14 @@ export class WorkerPool {
  */
 const JOB_TOKENS = 64;
 
+/** A text, and the passages of a request that are all of it or part of it. */
+interface PendingText {
+  readonly text: string;
+  readonly passages: { readonly passage: Passage; /** Index in the request. */ readonly at: number }[];
+}
+
 interface Pending {
-  readonly texts: readonly string[];
+  readonly texts: readonly PendingText[];
   readonly vectors: Float32Array[];
   /** Index of the first text not yet given to a worker. */
   next: number;
@@ -169,10 +176,10 @@ interface Pending {
   readonly reject: (error: Error) => void;
 }
 
-/** One text of a job. */
+/** One vector of a job. */
 interface Part {
   readonly request: Pending;
-  /** Index of the text in its request. */
+  /** Index of the passage in its request. */
   readonly at: number;
 }
 
@@ -189,14 +196,14 @@ export class EmbedQueue {
   }
 
   /**
-   * Queues texts (at least one) and resolves to their vectors, in order.
+   * Queues passages (at least one) and resolves to their vectors, in order. The passages of one text take one pass.
    * @param isUrgent overtakes all other requests: a search must not wait for an import
    */
-  add(texts: readonly string[], isUrgent: boolean): Promise<Float32Array[]> {
+  add(passages: readonly Passage[], isUrgent: boolean): Promise<Float32Array[]> {
     const { promise, resolve, reject } = Promise.withResolvers<Float32Array[]>();
-    const vectors: Float32Array[] = Array.from({ length: texts.length });
-    // A copy, because the texts are read later, when their turn comes.
-    const request = { texts: [...texts], vectors, next: 0, missing: texts.length, resolve, reject };
+    const { length } = passages;
+    const vectors: Float32Array[] = Array.from({ length });
+    const request = { texts: textsOf(passages), vectors, next: 0, missing: length, resolve, reject };
     (isUrgent ? this.#urgent : this.#others).push(request);
     return promise;
   }
@@ -235,15 +242,36 @@ export class EmbedQueue {
     const most = Math.min(MAX_TEXTS, Math.ceil(waiting / this.#workers));
     const ids: number[] = [];
     const lengths: number[] = [];
+    const pooled: [number, number][] = [];
     for (let [request] = queue; request && lengths.length < most; [request] = queue) {
-      const tokens = this.#tokenizer.encode(request.texts[request.next] ?? '');
-      if (lengths.length > 0 && ids.length + tokens.length > JOB_TOKENS) break;
+      const { text, passages } = request.texts[request.next] ?? NO_TEXT;
+      const tokens = this.#tokenizer.encode(text);
+      const isFull = ids.length + tokens.length > JOB_TOKENS || pooled.length + passages.length > MAX_VECTORS;
+      if (lengths.length > 0 && isFull) break;
+      for (const { passage, at } of passages) {
+        const [first, count] = this.#tokensOf(passage, tokens.length);
+        pooled.push([ids.length + first, count]);
+        parts.push({ request, at });
+      }
       ids.push(...tokens);
       lengths.push(tokens.length);
-      parts.push({ request, at: request.next++ });
-      if (request.next === request.texts.length) queue.shift();
+      if (++request.next === request.texts.length) queue.shift();
     }
-    return { ids: Int32Array.from(ids), lengths };
+    return { ids: Int32Array.from(ids), lengths, pooled };
+  }
+
+  /**
+   * Returns the first token of a passage in its text, and their number.
+   * @param all the number of the text's tokens
+   */
+  #tokensOf(passage: Passage, all: number): [first: number, count: number] {
+    if (typeof passage === 'string') return [0, all];
+    // Without the end token.
+    const countTo = (end: number) => this.#tokenizer.encode(passage.of.slice(0, end)).length - 1;
+    const first = countTo(passage.from);
+    const count = Math.min(countTo(passage.to), all - 1) - first;
+    // Beyond what is read of a long text.
+    return count > 0 ? [first, count] : [0, all];
   }
 
   #drop(request: Pending, error: Error): void {
@@ -253,6 +281,25 @@ export class EmbedQueue {
     }
     request.reject(error);
   }
+}
+
+const NO_TEXT: PendingText = { text: '', passages: [] };
+
+/** Groups passages by their text, at most MAX_VECTORS of each. */
+function textsOf(passages: readonly Passage[]): PendingText[] {
+  const texts: PendingText[] = [];
+  const open = new Map<string, PendingText>();
+  for (const [at, passage] of passages.entries()) {
+    const text = typeof passage === 'string' ? passage : passage.of;
+    let group = open.get(text);
+    if (group === undefined || group.passages.length === MAX_VECTORS) {
+      group = { text, passages: [] };
+      open.set(text, group);
+      texts.push(group);
+    }
+    group.passages.push({ passage, at });
+  }
+  return texts;
 }
 
 function settle(parts: readonly Part[], answer: Float32Array): void {
