@@ -57,7 +57,7 @@ export class UserTokens {
 
   async #renew(): Promise<void> {
     const saved = this.#unsaved === undefined ? await this.#store.load?.() : undefined;
-    if (saved !== undefined && saved.access_token !== this.#current.access_token) {
+    if (saved !== undefined && saved.expires_at > this.#current.expires_at) {
       this.#current = saved;
       if (!isDue(saved)) return;
     }
