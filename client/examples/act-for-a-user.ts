@@ -52,7 +52,7 @@ try {
   console.log(content);
 } catch (error) {
   if (isSwitchboardError(error, 'connection_required')) {
-    console.log(`Connect your account first: ${error.problem?.auth_url}`);
+    console.log(`Connect your account first: ${error.session?.auth_url}`);
   } else if (isSwitchboardError(error, 'invalid_grant')) {
     await rm(file);
     console.log('The tokens can no longer be renewed. Run this again to sign in.');

@@ -1,5 +1,12 @@
 import createClient, { type Client } from 'openapi-fetch';
-import { isProblem, isSwitchboardError, retryDelayMs, SessionFailed, unwrap } from './errors.ts';
+import {
+  isProblem,
+  isSwitchboardError,
+  retryDelayMs,
+  SessionFailed,
+  unwrap,
+  type Session,
+} from './errors.ts';
 import type { operations, paths } from './openapi.ts';
 import { idempotencyKey, UserTokens, type Tokens, type TokenSet } from './tokens.ts';
 
@@ -10,8 +17,6 @@ export type SearchRequest = Body<'search'>;
 export type ToolCall = Body<'callTool'>;
 export type ToolListRequest = Body<'listTools'>;
 export type SessionRequest = Body<'createSession'>;
-/** A session that is waiting for the user. `connection_required` has one, too. */
-export type Session = operations['createSession']['responses'][200]['content']['application/json'];
 
 export interface SwitchboardOptions {
   /** Where Switchboard runs, such as `http://127.0.0.1:8080`. */
@@ -117,7 +122,7 @@ export class Switchboard {
   }
 
   /**
-   * Polls a session until it is complete, also through short outages.
+   * Polls a session, such as that of a `connection_required` error, until it is complete, also through short outages.
    * @throws SessionFailed if the user refuses, or does not finish in time
    */
   async waitFor(

@@ -1,7 +1,10 @@
-import type { components } from './openapi.ts';
+import type { components, operations } from './openapi.ts';
 
 /** The body of an error response (RFC 9457). */
 export type Problem = components['schemas']['Problem'];
+
+/** A session that waits for the user. */
+export type Session = operations['createSession']['responses'][200]['content']['application/json'];
 
 /**
  * The codes of the API, and `unexpected_response` for an error that is not Switchboard's, such as the page of a proxy in
@@ -20,7 +23,9 @@ export class SwitchboardError<Code extends ErrorCode = ErrorCode> extends Error 
   readonly requestId: string | undefined;
   /** Seconds to wait before retrying. */
   readonly retryAfter: number | undefined;
-  /** The whole body, with the fields of this code: `auth_url` of `connection_required`, `quota` of `quota_exceeded`. */
+  /** With `connection_required`: where the user can connect the account, unless only an operator can. */
+  readonly session: Session | undefined;
+  /** The whole body, with further fields of some codes. */
   readonly problem: Problem | undefined;
 
   constructor(code: Code, response: Response, problem?: Problem) {
@@ -31,6 +36,7 @@ export class SwitchboardError<Code extends ErrorCode = ErrorCode> extends Error 
     this.detail = detail;
     this.requestId = problem?.request_id ?? response.headers.get('x-request-id') ?? undefined;
     this.retryAfter = problem?.retry_after ?? secondsIn(response.headers.get('retry-after'));
+    this.session = sessionIn(problem);
     this.problem = problem;
   }
 }
@@ -76,6 +82,11 @@ export function retryDelayMs(error: unknown): number | undefined {
 
 export const isProblem = (body: unknown): body is Problem =>
   typeof body === 'object' && body !== null && 'code' in body && 'detail' in body;
+
+function sessionIn({ session_id, auth_url, expires_at }: Partial<Problem> = {}): Session | undefined {
+  if (session_id === undefined || auth_url === undefined || expires_at === undefined) return undefined;
+  return { session_id, auth_url, expires_at };
+}
 
 /** A proxy may send a date instead (RFC 9110 §10.2.3), which is of no use without its clock. */
 const secondsIn = (retryAfter: string | null): number | undefined =>

@@ -125,10 +125,9 @@ describe('connect and waitFor', () => {
     await sb.post('/v1/identity/revoke', { user_id: 'hal', provider: 'local' });
     const call = { server_id: 'mail', name: 'echo', arguments: { message: 'ebb' } };
     const error = await forHal.callTool(call).catch((thrown: unknown) => thrown);
-    if (!isSwitchboardError(error, 'connection_required')) throw error;
-    const { session_id = '', auth_url = '', expires_at = '' } = error.problem ?? {};
-    await sb.signIn(auth_url, { login: 'hal' });
-    await client.waitFor({ session_id, expires_at }, { intervalMs });
+    if (!isSwitchboardError(error, 'connection_required') || !error.session) throw error;
+    await sb.signIn(error.session.auth_url, { login: 'hal' });
+    await client.waitFor(error.session, { intervalMs });
     expect(await forHal.callTool(call)).toMatchObject({ isError: false });
   });
 });

@@ -1,15 +1,23 @@
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import type { ErrorCode, Switchboard, SwitchboardError } from '../../client/src/index.ts';
 import type { ErrorCode as OwnCode } from '../../src/errors.ts';
 import { temporaryFolder } from '../support/program.ts';
 
-const HEAD = `import { isSwitchboardError, Switchboard, unwrap } from '${path.resolve('client/src/index.ts')}';
+const HEAD = `import { isSwitchboardError, Switchboard, unwrap } from '@switchboard/client';
 export const client = new Switchboard({ url: 'http://127.0.0.1:8080', apiKey: 'key' });
 export const found = await client.search({ query: 'echo', limit: 1, explain: true });
 export const error: unknown = undefined;`;
+
+/** What the guide leaves to the app. */
+const PRELUDE = `import type { Session, TokenStore } from '@switchboard/client';
+declare const response: { redirect(url: string): void };
+declare const signal: AbortSignal;
+declare const store: TokenStore;
+declare const error: { readonly session: Session };
+declare function show(url: string): void;`;
 
 const WRONG = [
   ['a field that a request does not have', `await client.search({ query: 'echo', limt: 1 });`],
@@ -23,9 +31,17 @@ const WRONG = [
 ] as const;
 
 /** Compiles a module for a browser, under the rules of this repository. Resolves to the lines that have errors. */
-async function wrongLines(lines: readonly string[]): Promise<(string | undefined)[]> {
+async function wrongLines(
+  lines: readonly string[],
+  compilerOptions: object = {},
+): Promise<(string | undefined)[]> {
   await using folder = temporaryFolder();
-  const config = { extends: path.resolve('client/tsconfig.json'), include: ['module.ts'] };
+  const paths = { '@switchboard/client': [path.resolve('client/src/index.ts')] };
+  const config = {
+    extends: path.resolve('client/tsconfig.json'),
+    compilerOptions: { paths, ...compilerOptions },
+    include: ['module.ts'],
+  };
   await writeFile(path.join(folder.path, 'tsconfig.json'), JSON.stringify(config));
   await writeFile(path.join(folder.path, 'package.json'), '{"type":"module"}');
   await writeFile(path.join(folder.path, 'module.ts'), lines.join('\n'));
@@ -42,6 +58,14 @@ describe('the types', () => {
   it('refuse what the API would refuse, and nothing else', async () => {
     const statements = WRONG.map(([, statement]) => statement);
     expect(new Set(await wrongLines([...HEAD.split('\n'), ...statements]))).toEqual(new Set(statements));
+  });
+
+  it('accept what the guide shows', async () => {
+    const guide = await readFile('docs/client.md', 'utf8');
+    const blocks = [...guide.matchAll(/^```ts\n([\s\S]*?)^```/gm)].map(([, block = '']) => block);
+    expect(blocks.length).toBeGreaterThan(5);
+    const lines = [...PRELUDE.split('\n'), ...blocks.join('').split('\n')];
+    expect(await wrongLines(lines, { noUncheckedIndexedAccess: false, noUnusedLocals: false })).toEqual([]);
   });
 
   it('have all codes of errors', () => {
