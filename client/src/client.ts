@@ -19,12 +19,12 @@ export type ToolListRequest = Body<'listTools'>;
 export type SessionRequest = Body<'createSession'>;
 
 export interface SwitchboardOptions {
-  /** Where Switchboard runs, such as `http://127.0.0.1:8080`. */
+  /** The address of Switchboard, such as `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly apiKey: string;
-  /** Whom searches and calls are for: an identity token, or tokens that renew themselves. */
+  /** The user of searches and calls, as an identity token or as tokens that renew themselves. */
   readonly user?: string | UserTokens;
-  /** In the place of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   readonly fetch?: (request: Request) => Promise<Response>;
 }
 
@@ -33,7 +33,7 @@ export interface RequestOptions {
 }
 
 export interface WaitOptions extends RequestOptions {
-  /** Between two polls, 1.5 s unless given. */
+  /** The time between two polls. Default 1.5 s. */
   readonly intervalMs?: number;
 }
 
@@ -69,7 +69,7 @@ export class Switchboard {
     this.api = createClient<paths>({ ...common, fetch: request => this.#send(request) });
   }
 
-  /** Returns this API for a user. */
+  /** Returns a client for the same API key and this user. */
   as(user: string | UserTokens): Switchboard {
     return new Switchboard({ ...this.#options, user });
   }

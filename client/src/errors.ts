@@ -19,13 +19,13 @@ export class SwitchboardError<Code extends ErrorCode = ErrorCode> extends Error 
   readonly status: number;
   /** What happened and what to do. */
   readonly detail: string;
-  /** Under which the server's log has more. */
+  /** The id of the request in the server's log. */
   readonly requestId: string | undefined;
   /** Seconds to wait before retrying. */
   readonly retryAfter: number | undefined;
-  /** With `connection_required`: where the user can connect the account, unless only an operator can. */
+  /** The session that `connection_required` has created, unless only an operator can connect the server. */
   readonly session: Session | undefined;
-  /** The whole body, with further fields of some codes. */
+  /** The whole body. Some codes have more fields. */
   readonly problem: Problem | undefined;
 
   constructor(code: Code, response: Response, problem?: Problem) {
@@ -52,10 +52,10 @@ export function isSwitchboardError<Code extends ErrorCode = ErrorCode>(
 /** The sign-in of a session failed, or the user did not finish it in time. */
 export class SessionFailed extends Error {
   override readonly name = 'SessionFailed';
-  /** Such as `access_denied`, `session_expired` or `account_mismatch`. */
+  /** The code of the failure, such as `access_denied`, `session_expired` or `account_mismatch`. */
   readonly reason: string;
 
-  /** @param message as the session's status has it: the reason, a colon, and a sentence */
+  /** @param message the error of the session's status: the reason, a colon, and a sentence */
   constructor(message: string) {
     super(message);
     this.reason = message.split(':', 1)[0] ?? '';

@@ -6,11 +6,11 @@ export type TokenSet = operations['refreshToken']['responses'][200]['content']['
 /** A token set that says when its identity token expires, by this machine's clock. */
 export type Tokens = TokenSet & { readonly expires_at: string };
 
-/** Where a user's token set is kept between restarts, and shared between processes. */
+/** Keeps a user's token set over restarts, and shares it between processes. */
 export interface TokenStore {
-  /** Keeps a new set, in the place of the last one. It is used only once this has resolved. */
+  /** Replaces the set. The new one is used only once this has resolved. */
   save(tokens: Tokens): Promise<unknown>;
-  /** Resolves to the set kept last. Needed if several processes act for the user, or one uses the other's old refresh token. */
+  /** Resolves to the set saved last. Without it, only one process may act for the user. */
   load?(): Promise<Tokens | undefined>;
 }
 
@@ -18,7 +18,7 @@ export interface TokenStore {
 const LEEWAY_MS = 60_000;
 
 /**
- * The tokens of one user, which renews them: shortly before they expire, and when a call says that they are invalid.
+ * Renews the tokens of one user: shortly before they expire, and when a call says that they are invalid.
  *
  * A refresh token works once, so a new set must be saved before the old one may be forgotten. If the process dies in between,
  * the old set is still in the store, and refreshing it within a minute returns the same new set (`idempotencyKey`). After that
