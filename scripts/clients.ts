@@ -1,12 +1,13 @@
 /**
  * `npm run test:clients [-- WORD…]`: real MCP clients against a real Switchboard, all on 127.0.0.1. A mock model stands
- * behind the agents, and shows what a model is given. WORDs choose clients by their titles (`claude`, `go`). What cannot be
- * installed here is skipped; with SWITCHBOARD_TEST_REQUIRE_CLIENTS=1 it is a failure when that goes for all of them.
- * Prints what failed and a table, and fails when anything has.
+ * behind the agents, and shows what a model is given. The program on docs/python.md is run as well. WORDs choose by titles
+ * (`claude`, `go`, `docs`). What cannot be installed here is skipped; with SWITCHBOARD_TEST_REQUIRE_CLIENTS=1 it is a failure
+ * when that goes for all of them. Prints what failed and a table, and fails when anything has.
  */
 import { CLIENT_KINDS, type Client, type ClientKind } from './clients/client.ts';
 import { CannotInstall } from './clients/install.ts';
 import { unlessAborted } from './clients/processes.ts';
+import { PYTHON_PAGE, runPythonPage } from './clients/python-page.ts';
 import { SCENARIOS, type Scenario, type Upstream } from './clients/scenarios.ts';
 import { startSetting, type Setting } from './clients/setting.ts';
 
@@ -81,7 +82,28 @@ async function tried(
   return { outcomes, failures };
 }
 
-async function tryClients(kinds: readonly ClientKind[], signal: AbortSignal): Promise<Column[]> {
+/** Runs the program on the page for Python, which uses the REST API. */
+async function pageOutcome(setting: Setting, signal: AbortSignal): Promise<Outcome> {
+  try {
+    await runPythonPage(setting, AbortSignal.any([signal, AbortSignal.timeout(CLIENT_TIMEOUT_MS)]));
+    return 'passed';
+  } catch (error) {
+    signal.throwIfAborted();
+    const outcome = error instanceof CannotInstall ? 'skipped' : 'FAILED';
+    console.log(`${outcome.toUpperCase()}: ${PYTHON_PAGE}: ${reasonOf(error)}`);
+    return outcome;
+  }
+}
+
+interface Tried {
+  readonly columns: readonly Column[];
+  readonly pages: readonly Outcome[];
+}
+
+async function tryClients(
+  { kinds, withPage }: { readonly kinds: readonly ClientKind[]; readonly withPage: boolean },
+  signal: AbortSignal,
+): Promise<Tried> {
   const unlisted = new Map<string, Upstream>();
   for (const kind of kinds)
     for (const scenario of SCENARIOS) unlisted.set(unlistedId(kind, scenario), scenario.upstream);
@@ -89,7 +111,7 @@ async function tryClients(kinds: readonly ClientKind[], signal: AbortSignal): Pr
   for (const missing of setting.missing) console.log(`SKIPPED: ${missing}`);
   const columns: Column[] = [];
   for (const kind of kinds) columns.push(await column(kind, setting, signal));
-  return columns;
+  return { columns, pages: withPage ? [await pageOutcome(setting, signal)] : [] };
 }
 
 /** In Markdown. */
@@ -105,25 +127,29 @@ function table(columns: readonly Column[]): string {
 }
 
 const words = process.argv.slice(2).map(word => word.toLowerCase());
-const chosen = CLIENT_KINDS.filter(
-  ({ title }) => words.length === 0 || words.some(word => title.toLowerCase().includes(word)),
-);
-if (chosen.length === 0)
-  throw new Error(`no such client: there are ${CLIENT_KINDS.map(({ title }) => title).join(', ')}`);
+const isChosen = (title: string) =>
+  words.length === 0 || words.some(word => title.toLowerCase().includes(word));
+const kinds = CLIENT_KINDS.filter(({ title }) => isChosen(title));
+const withPage = isChosen(PYTHON_PAGE);
+if (kinds.length === 0 && !withPage) {
+  const titles = [...CLIENT_KINDS.map(({ title }) => title), PYTHON_PAGE];
+  throw new Error(`no such client: there are ${titles.join(', ')}`);
+}
 
 // Unwinds, so that nothing started here is left behind.
 const stopped = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopped.abort());
 
-const columns = await tryClients(chosen, stopped.signal);
+const { columns, pages } = await tryClients({ kinds, withPage }, stopped.signal);
 for (const { title, failures } of columns)
   for (const [reason, scenarios] of failures) console.log(`${title}: ${scenarios.join('; ')}: ${reason}\n`);
-console.log(table(columns));
-const count = (wanted: Outcome) =>
-  columns.flatMap(({ outcomes }) => outcomes).filter(each => each === wanted).length;
+if (columns.length > 0) console.log(table(columns));
+for (const outcome of pages) console.log(`${PYTHON_PAGE}: ${outcome}`);
+const all = [...columns.flatMap(({ outcomes }) => outcomes), ...pages];
+const count = (wanted: Outcome) => all.filter(each => each === wanted).length;
 console.log(`${count('passed')} passed, ${count('FAILED')} failed`);
 const isRequired = process.env['SWITCHBOARD_TEST_REQUIRE_CLIENTS'] === '1';
-const areAllSkipped = count('skipped') === columns.length * SCENARIOS.length;
+const areAllSkipped = count('skipped') === all.length;
 if (areAllSkipped && isRequired)
   console.log('no client could be tried, and SWITCHBOARD_TEST_REQUIRE_CLIENTS=1');
 if (count('FAILED') > 0 || (areAllSkipped ? isRequired : count('passed') === 0)) process.exitCode = 1;

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { commands } from '../src/cli/commands.ts';
 import { settings } from './support/settings.ts';
 
-const PAGES = [...globSync('*.md'), ...globSync('docs/**/*.md'), 'bench/RESULTS.md'];
+const PAGES = [...globSync('*.md'), ...globSync('docs/**/*.md'), 'bench/RESULTS.md', 'client/README.md'];
 /** Settings of the containers and of scripts, which the program itself does not read. */
 const OTHER_SETTINGS = [
   'MEILI_MASTER_KEY',
