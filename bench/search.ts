@@ -16,7 +16,7 @@ import { SCOPES, type Caller } from '../src/core/access/caller.ts';
 import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/usage.ts';
-import { clausesOf } from '../src/core/search/documents.ts';
+import { textsOf } from '../src/core/search/documents.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createSearch } from '../src/core/search/search.ts';
@@ -49,7 +49,8 @@ const JOINTS = [', and then ', ' and ', ', then ', ' and also ', '. Then '];
 async function measurePairs({ search }: Pick<Searching, 'search'>, queries: readonly Query[]) {
   const random = randomFrom(1);
   const short = queries.filter(
-    ({ query }) => /^[ -~]{15,90}$/.test(query) && clausesOf(query).length === 0 && !/[.?!;,]\s/.test(query),
+    ({ query }) =>
+      /^[ -~]{15,90}$/.test(query) && textsOf(query).clauses.length === 0 && !/[.?!;,]\s/.test(query),
   );
   const drawn = () =>
     short[Math.floor(random() * short.length)] ?? refuse('the queries are too long for pairs');

@@ -2,8 +2,8 @@
  * Writes catalogue/vectors.bin, the vectors of the shipped catalogue's texts:
  * node scripts/build-vectors.ts [--check] [CATALOGUE [VECTORS]]
  *
- * --check computes nothing: it exits 1 when the file misses a text of the catalogue, holds one that nobody needs, or
- * was made with another embedder.
+ * Vectors that the file already has from the same embedder are kept. --check computes nothing: it exits 1 when the file misses
+ * a text of the catalogue, holds one that nobody needs, or was made with another embedder.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -11,7 +11,12 @@ import { parseArgs } from 'node:util';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { documentsOf } from '../src/core/search/documents.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
-import { quantize, readVectorFile, writeVectorFile } from '../src/core/search/index/vectors.ts';
+import {
+  quantize,
+  readVectorFile,
+  writeVectorFile,
+  type QuantizedVector,
+} from '../src/core/search/index/vectors.ts';
 import { textHash } from '../src/core/search/index/vector-cache.ts';
 
 const CATALOGUE_FOLDER = path.join(import.meta.dirname, '../catalogue');
@@ -29,18 +34,23 @@ async function textsOf(catalogueFile: string): Promise<Map<string, string>> {
 async function build(catalogueFile: string, vectorFile: string): Promise<void> {
   const texts = [...(await textsOf(catalogueFile))];
   const embedder = await createMiniLmEmbedder();
-  const vectors: Float32Array[] = [];
+  const old = await readFile(vectorFile).then(readVectorFile, () => undefined);
+  const kept = old?.embedderId === embedder.id ? old : undefined;
+  const entries: (readonly [hash: Buffer, vector: QuantizedVector])[] = [];
   for (let at = 0; at < texts.length; at += EMBED_BATCH) {
-    vectors.push(
-      ...(await embedder.embed(
-        texts.slice(at, at + EMBED_BATCH).map(([, text]) => text),
-        'index',
-      )),
+    const batch = texts.slice(at, at + EMBED_BATCH).map(([hash, text]) => {
+      const bytes = Buffer.from(hash, 'hex');
+      return { bytes, text, known: kept?.find(bytes) };
+    });
+    const missing = batch.filter(({ known }) => known === undefined);
+    const made = await embedder.embed(
+      missing.map(({ text }) => text),
+      'index',
     );
+    const vectorOf = new Map(missing.map(({ text }, position) => [text, made[position]]));
+    for (const { bytes, text, known } of batch)
+      entries.push([bytes, known ?? quantize(vectorOf.get(text) ?? new Float32Array())]);
   }
-  const entries = vectors.map((vector, position) => {
-    return [Buffer.from(texts[position]?.[0] ?? '', 'hex'), quantize(vector)] as const;
-  });
   const file = writeVectorFile({ embedderId: embedder.id, dimensions: embedder.dimensions, entries });
   await embedder.close();
   await writeFile(vectorFile, file);

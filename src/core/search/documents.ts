@@ -155,7 +155,7 @@ const MAX_CLAUSES = 3;
 const CLAUSE_END = /[;.!?]+(?:\s|$)|,?\s*(?<![\p{L}\p{N}_-])(?:and|then|also)(?![\p{L}\p{N}_-])/iu;
 
 /** Returns the clauses of an English request that asks for two or three things; none for other requests. */
-export function clausesOf(query: string): string[] {
+function clausesOf(query: string): string[] {
   const clauses = query
     .split(CLAUSE_END)
     .map(clause => clause.trim())

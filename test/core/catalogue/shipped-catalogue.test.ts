@@ -87,6 +87,15 @@ describe('the shipped catalogue', () => {
     ).toEqual([]);
   });
 
+  it('has 5 to 24 short example requests for every server, none of them twice or in the words of its description', () => {
+    const wrong = ({ description, examples = [] }: Entry) =>
+      examples.length < 5 ||
+      examples.length > 24 ||
+      examples.some(example => example.length < 6 || example.length > 100 || description.includes(example)) ||
+      duplicatesOf(examples.map(example => example.toLowerCase())).length > 0;
+    expect(entriesWhere(wrong)).toEqual([]);
+  });
+
   it('gives every server one to three categories of the closed list', () => {
     const known = new Set<string>(CATEGORIES);
     const wrong = ({ categories = [] }: Entry) =>

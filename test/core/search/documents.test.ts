@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { clausesOf, documentsOf } from '../../../src/core/search/documents.ts';
+import { documentsOf, textsOf } from '../../../src/core/search/documents.ts';
+import { wordsOf } from '../../../src/core/search/embed/embedder.ts';
 import { server } from './support.ts';
 
 const withSchema = (input_schema: Record<string, unknown>, description = 'Adds a row.') => ({
@@ -17,6 +18,13 @@ describe('documentsOf', () => {
       { keywords: 'append_row Adds a row. sheetId which sheet', prose: 'sheets: append row. Adds a row.' },
     ]);
     expect(whole).toBe('sheets. Spreadsheets for teams. append_row Adds a row. sheetId which sheet');
+  });
+
+  it('gives each example a part of its own, after those of the tools', () => {
+    const { whole, parts } = documentsOf({ ...withSchema({}), examples: ['note what I spent'] });
+    expect(parts.at(-1)).toEqual({ keywords: 'note what I spent', prose: 'note what I spent' });
+    expect(parts).toHaveLength(3);
+    expect(whole).toMatch(/note what I spent$/);
   });
 
   it.each([
@@ -40,7 +48,24 @@ describe('documentsOf', () => {
   });
 });
 
-describe('clausesOf', () => {
+describe('textsOf', () => {
+  it('gives each clause its place in its sentence, and one that is a sentence none', () => {
+    const of = 'find a flight to Oslo and text me the price';
+    expect(textsOf(`${of}. Then book a table for two.`).clauses).toEqual([
+      { terms: ['find', 'flight', 'oslo'], passage: { of, from: 0, to: 21 } },
+      { terms: ['text', 'price'], passage: { of, from: 26, to: 43 } },
+      { terms: ['book', 'tabl', 'two'], passage: { of: 'Then book a table for two', from: 5, to: 25 } },
+    ]);
+    expect(textsOf('Send it to Anna today. Book a table for two.').clauses.map(one => one.passage)).toEqual([
+      'Send it to Anna today',
+      'Book a table for two',
+    ]);
+  });
+});
+
+const clausesOf = (query: string) => textsOf(query).clauses.map(({ passage }) => wordsOf(passage));
+
+describe('the clauses of a query', () => {
   it.each([
     ['find a flight to Oslo and then e-mail me the price', ['find a flight to Oslo', 'e-mail me the price']],
     [

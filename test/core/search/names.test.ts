@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { mentionMatcher, nameMatcher, spellingsOf } from '../../../src/core/search/names.ts';
+import { mentionMatcher, namedMatcher, nameMatcher, spellingsOf } from '../../../src/core/search/names.ts';
 
 describe('nameMatcher', () => {
   it.each([
@@ -50,5 +50,27 @@ describe('mentionMatcher', () => {
     ['what is this', ''],
   ])('does not take a word for a name: %s', (query, name) => {
     expect(mentionMatcher(query)(name)).toBe(false);
+  });
+});
+
+describe('namedMatcher', () => {
+  it.each([
+    ['jira backlog of the mobile team', 'Jira'],
+    ['post it in SLACK', 'Slack (unofficial)'],
+    ['my google calendar for monday', 'Google Calendar'],
+    ['what is due in Linear', 'Linear'],
+  ])('finds in "%s" the name %s', (query, name) => {
+    expect(namedMatcher(query)(name)).toBe(true);
+  });
+
+  it.each([
+    ['a box for the linear model', 'Box'],
+    ['a box for the linear model', 'Linear'],
+    ['slacking off', 'Slack'],
+    ['my calendar on google', 'Google Calendar'],
+    ['to be or not to be', 'X'],
+    ['anything', ''],
+  ])('does not find in "%s" the name %s', (query, name) => {
+    expect(namedMatcher(query)(name)).toBe(false);
   });
 });

@@ -115,6 +115,28 @@ describe('embed', () => {
     expect(largestDifference(vectors[29] ?? new Float32Array(1), vectors[0])).toBe(0);
   });
 
+  it('gives a part of a text a vector of its own, near that of its words', async () => {
+    const of = 'turn off the lamp and then send an email to my sister';
+    const [lamp, mail] = [
+      { of, from: 0, to: 17 },
+      { of, from: 27, to: of.length },
+    ];
+    const [alone, words] = await embedder.embed([of, 'turn off the lamp'], 'index');
+    const [whole, ofLamp, ofMail] = await embedder.embed([of, lamp, mail], 'index');
+    expect(largestDifference(whole ?? new Float32Array(1), alone)).toBeLessThan(1e-5);
+    const near = (vector: Float32Array | undefined) =>
+      dot(vector ?? new Float32Array(), words ?? new Float32Array());
+    expect(near(ofLamp)).toBeGreaterThan(0.6);
+    expect(near(ofLamp)).toBeGreaterThan(near(whole));
+    expect(near(whole)).toBeGreaterThan(near(ofMail));
+  });
+
+  it('gives a part beyond what is read of a text the vector of the text', async () => {
+    const of = `${'word '.repeat(400)}and send an email`;
+    const [whole, part] = await embedder.embed([of, { of, from: 2_004, to: of.length }], 'index');
+    expect(part).toEqual(whole);
+  });
+
   it('returns no vectors for no texts', async () => {
     expect(await embedder.embed([], 'index')).toEqual([]);
   });

@@ -57,6 +57,29 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       expect(index.id).toContain(started.control.embedder.id);
     });
 
+    it('finds a server by an example, which is no tool', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, { ...mail, examples: ['tell grandma the news'] }] });
+      const { candidates } = await index.find('tell grandma the news');
+      const found = candidates.find(({ serverId }) => serverId === 'mail');
+      expect(found?.semantic).toBeCloseTo(1, 1);
+      expect(found).toMatchObject({ texts: 4, tools: [{ index: 0 }, { index: 1 }] });
+    });
+
+    it('finds the clauses of a query one by one, with vectors of their own', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [weather, mail] });
+      const { clauses } = await index.find('search the inbox today and then tell me the forecast');
+      expect(clauses.map(({ text }) => text)).toEqual(['search the inbox today', 'tell me the forecast']);
+      expect(clauses.map(({ vectors }) => vectors.length)).toEqual([1, 1]);
+      const best = async (at: number) =>
+        (await index.find(clauses[at] ?? '')).candidates.toSorted((a, b) => b.semantic - a.semantic)[0]
+          ?.serverId;
+      expect([await best(0), await best(1)]).toEqual(['mail', 'weather']);
+    });
+
     it('compares the tools of a server that it does not hold, and leaves nothing of it behind', async () => {
       await using started = await start();
       const { index, control } = started;
