@@ -159,6 +159,63 @@ describe('open pages', () => {
       expect(text).toContain(`>${endpoint}</code>`);
   });
 
+  it('/openapi.json has only patterns that other languages have as well', async () => {
+    const { text } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, json = '']) =>
+      JSON.parse(json),
+    );
+    expect(patterns.length).toBeGreaterThan(10);
+    for (const pattern of patterns) {
+      // Classes of Unicode are unknown to some, \\d and \\w mean more to others, and RE2 has no look-around.
+      expect(pattern).not.toMatch(/\\[dDwWsSbBpPk]|\(\?/);
+      for (const flags of ['', 'u']) expect(() => new RegExp(pattern, flags)).not.toThrow();
+    }
+    expect(text).toContain('"format":"date-time"');
+  });
+
+  it('/openapi.json links operations with what they lead to', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    const operations = Object.values<any>(json.paths).flatMap(methods => Object.values<any>(methods));
+    const byId = new Map(operations.map(one => [one.operationId, one]));
+    const bodyOf = (one: any) => one?.requestBody?.content['application/json'].schema;
+    /** What a runtime expression stands for, by the schemas. */
+    const source = (from: any, expression: string): any => {
+      const [, place, pointer = ''] =
+        /^\$(response\.body|request\.body|request\.\w+)[#.](.*)$/.exec(expression) ?? [];
+      if (place !== 'response.body' && place !== 'request.body')
+        return from.parameters.find((one: any) => `$${place}.${one.name}` === expression);
+      const whole =
+        place === 'request.body' ? bodyOf(from) : from.responses['200'].content['application/json'].schema;
+      return pointer
+        .split('/')
+        .slice(1)
+        .reduce((schema, part) => (/^\d+$/.test(part) ? schema?.items : schema?.properties[part]), whole);
+    };
+    const links = operations.flatMap(from =>
+      Object.values<any>(from.responses['200'].links ?? {}).map(link => ({ from, link })),
+    );
+    for (const { from, link } of links) {
+      const to = byId.get(link.operationId);
+      const at = `${from.operationId} -> ${link.operationId}`;
+      const names = [
+        ...(to?.parameters ?? []).map((one: any) => one.name),
+        ...Object.keys(bodyOf(to)?.properties ?? {}),
+      ];
+      for (const [name, value] of Object.entries<string>({ ...link.parameters, ...link.requestBody })) {
+        expect(names, at).toContain(name);
+        if (value.startsWith('$')) expect(source(from, value), `${at}: ${value}`).toBeDefined();
+      }
+    }
+    expect(links.map(({ from, link }) => `${from.operationId} ${link.operationId}`)).toEqual(
+      expect.arrayContaining([
+        'search callTool',
+        'search searchFeedback',
+        'createSession getSession',
+        'issueToken refreshToken',
+      ]),
+    );
+  });
+
   it('docs/api.md names every error code', async () => {
     const page = await readFile(new URL('../../docs/api.md', import.meta.url), 'utf8');
     expect(errorCodes.filter(code => !page.includes(`\`${code}\``))).toEqual([]);

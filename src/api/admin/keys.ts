@@ -53,6 +53,16 @@ const createKey = endpoint({
     monthly_quota: monthlyQuota.optional(),
   }),
   responseSchema: newKeyInfo,
+  links: Object.fromEntries(
+    Object.entries({
+      changeKey: 'Changes its name or its quota.',
+      rotateKey: 'Replaces it by another.',
+      revokeKey: 'Revokes it.',
+    }).map(([operationId, description]) => [
+      operationId,
+      { operationId, description, parameters: { id: '$response.body#/id' } },
+    ]),
+  ),
   handle: (core, caller, { body }) =>
     core.apiKeys.create(
       {

@@ -46,7 +46,9 @@ const setWebhook = endpoint({
   description:
     'Events of connections are sent to this address. The first time, the response has the signing secret. Later, the secret stays, and events that wait are sent at once.',
   errors: [],
-  bodySchema: z.strictObject({ url: z.string().describe('An https: address.') }),
+  bodySchema: z.strictObject({
+    url: z.string().meta({ description: 'An https: address.', format: 'uri', minLength: 1 }),
+  }),
   responseSchema: z.object({
     webhook: webhookInfo,
     secret: secret.nullable().describe('The signing secret, shown only now; null if there was one.'),
