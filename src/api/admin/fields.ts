@@ -21,7 +21,10 @@ export const visibleLine = (schema: z.ZodString) =>
   schema
     .refine(text => !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), 'must be one line of visible characters')
     // Not all languages know these classes.
-    .meta({ pattern: String.raw`^[^\x00-\x1f\x7f]*$` });
+    .meta({ pattern: String.raw`^[^\x00-\x1f\x7f-\x9f]*$` });
+
+/** Documents a string that the core checks. */
+export const WEB_ADDRESS = { format: 'uri', minLength: 1 } as const;
 
 const FIRST_MS = 0;
 const LAST_MS = Date.UTC(9999, 11, 31);

@@ -285,7 +285,7 @@ const revokeUser = endpoint({
     })
     .refine(
       body => [body.provider, body.server_id, body.connection_id].filter(one => one !== undefined).length < 2,
-      'give at most one of provider, server_id and connection_id',
+      'must have at most one of provider, server_id and connection_id',
     ),
   responseSchema: z.object({ success: z.literal(true) }),
   handle: async (core, caller, { body: { user_id, provider: name, server_id, connection_id } }) => {
