@@ -62,7 +62,7 @@ const homePage = ({ version, status, degraded, urls }: Facts): Page => ({
     <h2>Connect a client</h2>
     <p>
       The address is <code>${urls.mcp}</code> (Streamable HTTP). Replace <code>${KEY}</code> with your API
-      key, which the operator of this server gives you.
+      key. The first start has printed one; operators create others.
     </p>
     ${clientsAt(urls.mcp).map(
       ({ name, steps }, at) =>
@@ -169,10 +169,8 @@ function clientsAt(url: string): readonly { readonly name: string; readonly step
   ];
 }
 
-const searchAt = (
-  api: string,
-) => `curl -s ${api}/search -H 'X-API-Key: ${KEY}' -H 'Content-Type: application/json' \\
-  -d '{"query":"create an issue in our bug tracker","limit":3}'`;
+const searchAt = (api: string) => `curl -s ${api}/search -H 'X-API-Key: ${KEY}' \\
+  -H 'Content-Type: application/json' -d '{"query":"create an issue in our bug tracker","limit":3}'`;
 
 /** @param name names the code for people who do not see it next to its button */
 const snippet = ({ where, code }: Step, name: string): Html =>

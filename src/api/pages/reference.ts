@@ -48,7 +48,7 @@ const referencePage = ({ version, base }: Options): Html =>
         <script type="module" src="${base}/assets/reference.js"></script>
       </head>
       <body>
-        <main>
+        <header>
           <h1>Switchboard API <small>${version}</small></h1>
           <p>
             Every endpoint under <code>/v1</code> needs the header <code>X-API-Key</code>. Choose Authorize
@@ -59,14 +59,15 @@ const referencePage = ({ version, base }: Options): Html =>
             <a href="#mcp">MCP endpoints</a> · <a href="${base}/openapi.json">OpenAPI document</a> ·
             <a href="${base}/">Home</a>
           </p>
-          <div id="reference">
-            <p>
-              The list of endpoints needs JavaScript.
-              <a href="${base}/openapi.json">The OpenAPI document</a> has the same for programs.
-            </p>
-          </div>
-          ${MCP}
-        </main>
+          <h2>REST endpoints</h2>
+        </header>
+        <div id="reference">
+          <p>
+            The list of endpoints needs JavaScript.
+            <a href="${base}/openapi.json">The OpenAPI document</a> has the same for programs.
+          </p>
+        </div>
+        ${MCP}
       </body>
     </html> `;
 
