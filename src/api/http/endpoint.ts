@@ -157,11 +157,9 @@ export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
     const params = (pattern ?? []).flatMap((name, at) =>
       name.startsWith(':') ? [[name.slice(1), decode(segments[at] ?? '')] as const] : [],
     );
-    return {
-      endpoint: atPattern.find(one => takes(one, method)),
-      params: Object.fromEntries(params),
-      allowed: [...new Set([...exact, ...atPattern].flatMap(methodsOf))],
-    };
+    const endpoint = atPattern.find(one => takes(one, method));
+    const allowed = endpoint ? [] : [...new Set([...exact, ...atPattern].flatMap(methodsOf))];
+    return { endpoint, params: Object.fromEntries(params), allowed };
   };
 }
 

@@ -86,7 +86,7 @@ const homePage = ({ version, status, degraded, urls }: Facts): Page => ({
 const STATUS: Readonly<Record<Facts['status'], string>> = {
   ready: 'Ready.',
   starting: 'Starting: the catalogue is being indexed, so searches wait.',
-  stopping: 'Stopping: this process takes no more requests soon.',
+  stopping: 'Stopping: this process will soon take no more requests.',
 };
 
 const statusNote = (status: Facts['status'], degraded: readonly string[]): Html =>
