@@ -12,7 +12,10 @@ async function startPrefixed(prefix: string) {
   let target = '';
   const proxy = createServer((request, response) => {
     const { url = '', method, headers } = request;
-    if (!url.startsWith(`${prefix}/`)) return void response.writeHead(404).end();
+    if (!url.startsWith(`${prefix}/`)) {
+      response.writeHead(404).end();
+      return;
+    }
     const sent = send(target + url.slice(prefix.length), { method, headers }, answer => {
       response.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(response);

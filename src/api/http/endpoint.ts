@@ -157,9 +157,9 @@ export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
     const params = (pattern ?? []).flatMap((name, at) =>
       name.startsWith(':') ? [[name.slice(1), decode(segments[at] ?? '')] as const] : [],
     );
-    const endpoint = atPattern.find(one => takes(one, method));
-    const allowed = endpoint ? [] : [...new Set([...exact, ...atPattern].flatMap(methodsOf))];
-    return { endpoint, params: Object.fromEntries(params), allowed };
+    const found = atPattern.find(one => takes(one, method));
+    const allowed = found ? [] : [...new Set([...exact, ...atPattern].flatMap(methodsOf))];
+    return { endpoint: found, params: Object.fromEntries(params), allowed };
   };
 }
 
