@@ -39,6 +39,20 @@ const imageEnvironment = Object.fromEntries(
   [...only('ENV').matchAll(/(\w+)=(\S+)/g)].map(([, name, value]) => [name ?? '', value ?? '']),
 );
 
+describe('package.json', () => {
+  it('lets no package run a script when it is installed, also with an npm that knows no allowScripts', () => {
+    const { packages } = json('package-lock.json');
+    const scripted = Object.entries<{ hasInstallScript?: true; dev?: true }>(packages)
+      .filter(([, { hasInstallScript }]) => hasInstallScript)
+      .map(([file, { dev }]) => ({ name: file.replace(/^.*node_modules\//, ''), dev }));
+    const { allowScripts, scarfSettings } = json('package.json');
+    for (const { name } of scripted) expect(allowScripts, name).toHaveProperty([name], false);
+    // Of what users install, only this one; its own switch turns it off for older versions of npm.
+    expect(scripted.filter(({ dev }) => !dev).map(({ name }) => name)).toEqual(['@scarf/scarf']);
+    expect(scarfSettings).toEqual({ enabled: false });
+  });
+});
+
 describe('Dockerfile', () => {
   it('has the Node that package.json pins', () => {
     const pinned = Object.values<string>(json('package.json').optionalDependencies);

@@ -95,19 +95,19 @@ describe('a body that cannot be taken [admin.input]', () => {
 
 describe('a method that a path does not take [admin.input]', () => {
   it.each([
-    ['/keys', 'GET, POST'],
+    ['/keys', 'GET, HEAD, POST'],
     ['/keys/x', 'POST'],
     ['/keys/x/rotate', 'POST'],
     ['/keys/x/revoke', 'POST'],
-    ['/tenants', 'GET'],
-    ['/tenants/local', 'GET, POST'],
-    ['/catalogue/import', 'POST, GET'],
-    ['/catalogue/sync', 'POST, GET'],
-    ['/catalogue/filler', 'GET'],
+    ['/tenants', 'GET, HEAD'],
+    ['/tenants/local', 'GET, HEAD, POST'],
+    ['/catalogue/import', 'POST, GET, HEAD'],
+    ['/catalogue/sync', 'POST, GET, HEAD'],
+    ['/catalogue/filler', 'GET, HEAD'],
     ['/catalogue/filler/tools', 'POST'],
     ['/catalogue/filler/deactivate', 'POST'],
-    ['/usage', 'GET'],
-    ['/audit', 'GET'],
+    ['/usage', 'GET, HEAD'],
+    ['/audit', 'GET, HEAD'],
   ])('%s names those it does: %s', async (path, allowed) => {
     for (const method of ['PUT', 'PATCH', 'DELETE', ...(allowed.includes('GET') ? [] : ['GET'])]) {
       const answer = await ask(method, path);

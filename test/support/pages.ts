@@ -8,7 +8,7 @@ export async function expectWellMade(page: Page, title: string) {
   expect(await page.getByRole('heading', { level: 1 }).count()).toBe(1);
   expect(await page.getByRole('main').count()).toBe(1);
   expect(await page.locator('html').getAttribute('lang')).toBe('en');
-  const controls = await page.locator('button, a').all();
+  const controls = await page.locator('button, a').filter({ visible: true }).all();
   for (const control of controls) {
     const { width, height } = (await control.boundingBox()) ?? { width: 0, height: 0 };
     expect(Math.min(width, height)).toBeGreaterThanOrEqual(44);

@@ -10,7 +10,7 @@ import { boundedChunks } from '../../platform/outbound/fetch.ts';
 import { toAbortSignal } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { endpoint, healthStatus, type Endpoint, type ProgressListener } from '../http/endpoint.ts';
-import { ADMIN } from './fields.ts';
+import { ADMIN, WEB_ADDRESS } from './fields.ts';
 
 /** Returns why a catalogue change has to wait. Undefined: it can start. */
 function waitsFor(core: Core): string | undefined {
@@ -173,9 +173,9 @@ const syncCatalogue = endpoint({
   ],
   isLong: true,
   bodySchema: z.strictObject({
-    url: registry.describe(
-      'The https URL of the registry. Do not include a key; set SWITCHBOARD_REGISTRY_KEYS.',
-    ),
+    url: registry
+      .meta(WEB_ADDRESS)
+      .describe('The https URL of the registry. Do not include a key; set SWITCHBOARD_REGISTRY_KEYS.'),
     full: z
       .boolean()
       .default(false)

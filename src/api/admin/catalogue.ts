@@ -129,6 +129,13 @@ const show = endpoint({
   description: 'Shows inactive servers as well.',
   errors: ['server_not_found'],
   responseSchema: serverInfo,
+  links: {
+    readServerTools: {
+      operationId: 'readServerTools',
+      description: 'Asks the server itself for its tools.',
+      parameters: { id: '$request.path.id' },
+    },
+  },
   handle: async (core, caller, { params: { id = '' } }) => {
     const server = (await core.catalogue.read([id])).get(id);
     return shownTo(caller, core, server ?? (await core.catalogue.readActive(id)));

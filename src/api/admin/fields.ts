@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SCOPES } from '../../core/access/caller.ts';
-import { MIB } from '../http/endpoint.ts';
+import { MIB, queryNumber } from '../http/endpoint.ts';
 
 /** The policy and the common fields of all admin endpoints. */
 export const ADMIN = {
@@ -18,7 +18,13 @@ export const tenantId = z
 
 /** Refuses characters that the database cannot store, or that are invisible or reverse text. */
 export const visibleLine = (schema: z.ZodString) =>
-  schema.regex(/^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u, 'must be one line of visible characters');
+  schema
+    .refine(text => !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), 'must be one line of visible characters')
+    // Not all languages know these classes.
+    .meta({ pattern: String.raw`^[^\x00-\x1f\x7f-\x9f]*$` });
+
+/** Documents a string that the core checks. */
+export const WEB_ADDRESS = { format: 'uri', minLength: 1 } as const;
 
 const FIRST_MS = 0;
 const LAST_MS = Date.UTC(9999, 11, 31);
@@ -69,11 +75,7 @@ export const newKeyInfo = keyInfo.extend({
 
 /** The query parameters of a paged list. */
 export const page = {
-  limit: z
-    .string()
-    .regex(/^\d{1,4}$/, 'must be a whole number from 1 to 1000')
-    .transform(Number)
-    .refine(limit => limit >= 1 && limit <= 1000, 'must be a whole number from 1 to 1000')
+  limit: queryNumber('must be a whole number from 1 to 1000', { min: 1, max: 1000 })
     .default(100)
     .describe('The maximum number of entries to return, 1 to 1000.'),
   cursor: z.string().max(200).optional().describe('The next_cursor of the previous page.'),

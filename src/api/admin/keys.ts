@@ -1,6 +1,16 @@
 import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
-import { ADMIN, counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
+import {
+  ADMIN,
+  counts,
+  keyInfo,
+  monthlyQuota,
+  newKeyInfo,
+  tenantId,
+  time,
+  visibleLine,
+  WEB_ADDRESS,
+} from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;
@@ -53,6 +63,16 @@ const createKey = endpoint({
     monthly_quota: monthlyQuota.optional(),
   }),
   responseSchema: newKeyInfo,
+  links: Object.fromEntries(
+    Object.entries({
+      changeKey: 'Changes its name or its quota.',
+      rotateKey: 'Replaces it by another.',
+      revokeKey: 'Revokes it.',
+    }).map(([operationId, description]) => [
+      operationId,
+      { operationId, description, parameters: { id: '$response.body#/id' } },
+    ]),
+  ),
   handle: (core, caller, { body }) =>
     core.apiKeys.create(
       {
@@ -160,7 +180,7 @@ const changeTenant = endpoint({
     name: visibleLine(z.string().max(100)).optional().describe("The name of the app. '' removes it."),
     mode: z.enum(SIGN_IN_MODES).optional(),
     return_urls: z
-      .array(z.string())
+      .array(z.string().meta(WEB_ADDRESS))
       .max(100)
       .optional()
       .describe('The complete list. It replaces the old list.'),

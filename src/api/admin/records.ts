@@ -6,7 +6,7 @@ import { endpoint, type Endpoint } from '../http/endpoint.ts';
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
 const ofKey = z
   .string()
-  .regex(/^[\w-]{1,100}$/, 'must be the id of a key')
+  .regex(/^[A-Za-z0-9_-]{1,100}$/, 'must be the id of a key')
   .optional();
 
 const usage = endpoint({

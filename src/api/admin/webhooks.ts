@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN } from './fields.ts';
+import { ADMIN, WEB_ADDRESS } from './fields.ts';
 
 const MAX_OVERLAP_SEC = 30 * 24 * 3600;
 
@@ -46,7 +46,9 @@ const setWebhook = endpoint({
   description:
     'Events of connections are sent to this address. The first time, the response has the signing secret. Later, the secret stays, and events that wait are sent at once.',
   errors: [],
-  bodySchema: z.strictObject({ url: z.string().describe('An https: address.') }),
+  bodySchema: z.strictObject({
+    url: z.string().meta(WEB_ADDRESS).describe('An https: address.'),
+  }),
   responseSchema: z.object({
     webhook: webhookInfo,
     secret: secret.nullable().describe('The signing secret, shown only now; null if there was one.'),

@@ -22,8 +22,8 @@ import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { adminEndpoints } from '../admin/table.ts';
 import { mcpHandler } from '../mcp/endpoint.ts';
 import { passThroughHandler } from '../mcp/pass-through.ts';
-import { pagesRouter } from '../pages/router.ts';
-import { docsPage } from '../rest/docs.ts';
+import { route } from '../pages/page-router.ts';
+import { openPages, pagesRouter } from '../pages/router.ts';
 import { restEndpoints } from '../rest/endpoints.ts';
 import { openApiDocument } from '../rest/openapi.ts';
 import { defaultMemoryLimits, MemoryBudget, type MemoryLimits } from './body.ts';
@@ -153,37 +153,39 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   app.set('etag', false);
   app.set('case sensitive routing', true);
   app.set('trust proxy', config.trustProxy);
-  app.get('/healthz', (_request, response) => void response.json({ status: 'ok' }));
-  app.get('/readyz', (_request, response) => {
-    const { status, degraded } = core.readiness();
-    response.status(status === 'ready' ? 200 : 503).json({ status, degraded });
+  route(app, '/healthz', { get: ({ response }) => void response.json({ status: 'ok' }) });
+  route(app, '/readyz', {
+    get({ response }) {
+      const { status, degraded } = core.readiness();
+      response.status(status === 'ready' ? 200 : 503).json({ status, degraded });
+    },
   });
-  app.get('/metrics', async (_request, response) => {
-    const text = await core.metrics.text();
-    // `send` would reorder the parameters of the content type.
-    response.setHeader('Content-Type', core.metrics.contentType);
-    response.end(text);
+  route(app, '/metrics', {
+    async get({ response }) {
+      const text = await core.metrics.text();
+      // `send` would reorder the parameters of the content type.
+      response.setHeader('Content-Type', core.metrics.contentType);
+      response.end(text);
+    },
   });
   app.use(
     helmet({
-      contentSecurityPolicy: {
-        directives: { ...NOTHING, styleSrc: ["'unsafe-inline'"] },
-        useDefaults: false,
-      },
+      contentSecurityPolicy: { directives: NOTHING, useDefaults: false },
     }),
   );
   app.use((request, _response, next) => next(refusalOf(request, request.path)));
   const document = openApiDocument({ version, publicUrl: config.publicUrl, endpoints });
   // All responses share one buffer, so that clients that do not read it cost nothing.
   const json = Buffer.from(JSON.stringify(document));
-  const docs = Buffer.from(docsPage(document));
-  app.get('/openapi.json', (_request, response) => void response.type('json').send(json));
-  app.get('/docs', (_request, response) => void response.type('html').send(docs));
-  app.get('/.well-known/jwks.json', async (_request, response) => {
-    const keys = await core.identity.signingKeys.jwks();
-    response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
-    response.send(JSON.stringify(keys));
+  route(app, '/openapi.json', { get: ({ response }) => void response.type('json').send(json) });
+  route(app, '/.well-known/jwks.json', {
+    async get({ response }) {
+      const keys = await core.identity.signingKeys.jwks();
+      response.set('Cache-Control', `public, max-age=${JWKS_MAX_AGE_SEC}`).type('application/jwk-set+json');
+      response.send(JSON.stringify(keys));
+    },
   });
+  openPages(app, { core, version, publicUrl: config.publicUrl });
   app.use(pagesRouter(core, config.publicUrl));
   app.use(request => {
     throw new SwitchboardError(

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { HEADER_NAME } from '../../core/catalogue/credential-schema.ts';
 import { CONNECTION_STATES } from '../../core/identity/schema.ts';
 import { serverId as serverIdSchema, wrongType } from './endpoint.ts';
 
@@ -51,6 +52,7 @@ export const credentialValues = {
     ),
   header: z
     .string()
+    .meta({ pattern: HEADER_NAME.source })
     .optional()
     .describe('The header that carries the key, if it is not Authorization and the entry names none.'),
 };

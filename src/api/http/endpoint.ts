@@ -39,8 +39,20 @@ interface EndpointBase extends Omit<Policy, 'rateLimit'> {
   readonly errors: readonly ErrorCode[];
   readonly querySchema?: z.ZodObject;
   readonly responseSchema: z.ZodType;
+  /** What can be called with the response, by name. */
+  readonly links?: Readonly<Record<string, Link>>;
   /** The work may take long. A caller that accepts `application/x-ndjson` gets progress lines. */
   readonly isLong?: true;
+}
+
+/** A link from a response to the operation that it leads to. Values are runtime expressions (OpenAPI 3.1, Link Object). */
+interface Link {
+  readonly operationId: string;
+  readonly description: string;
+  /** Its parameters, by name. */
+  readonly parameters?: Readonly<Record<string, string>>;
+  /** The fields of its body that the response has, by name. */
+  readonly requestBody?: Readonly<Record<string, string>>;
 }
 
 /** A validated request. */
@@ -145,16 +157,17 @@ export function routerOf(endpoints: readonly Endpoint[]): FindRoute {
     const params = (pattern ?? []).flatMap((name, at) =>
       name.startsWith(':') ? [[name.slice(1), decode(segments[at] ?? '')] as const] : [],
     );
-    return {
-      endpoint: atPattern.find(one => takes(one, method)),
-      params: Object.fromEntries(params),
-      allowed: [...exact, ...atPattern].map(one => one.method.toUpperCase()),
-    };
+    const found = atPattern.find(one => takes(one, method));
+    const allowed = found ? [] : [...new Set([...exact, ...atPattern].flatMap(methodsOf))];
+    return { endpoint: found, params: Object.fromEntries(params), allowed };
   };
 }
 
 const takes = (one: Endpoint, method: string) =>
   one.method === (method === 'HEAD' && one.onlyGet !== true ? 'get' : method.toLowerCase());
+
+const methodsOf = ({ method, onlyGet }: Endpoint): readonly string[] =>
+  method === 'get' && onlyGet !== true ? ['GET', 'HEAD'] : [method.toUpperCase()];
 
 function decode(segment: string): string {
   try {
@@ -227,7 +240,17 @@ export const jsonObject = z
 
 /** Refuses text that a database cannot be asked for. */
 export const storable = (schema: z.ZodString) =>
-  schema.refine(isStorable, 'must not contain a NUL character or an unpaired surrogate');
+  schema
+    .refine(isStorable, 'must not contain a NUL character or an unpaired surrogate')
+    .meta({ pattern: String.raw`^[^\x00]*$` });
+
+/** A whole number in a query string, from 0 to 999,999,999. The document shows the number, not its text. */
+export const queryNumber = (mustBe: string, { min = 0, max = 999_999_999 } = {}) =>
+  z
+    .string(wrongType(mustBe))
+    .refine(text => /^[0-9]{1,9}$/.test(text) && Number(text) >= min && Number(text) <= max, mustBe)
+    .transform(Number)
+    .meta({ type: 'integer', minimum: min, maximum: max });
 
 export const serverId = storable(
   z.string(wrongType('must be a string: a server id from POST /v1/search')).min(1).max(256),
@@ -288,9 +311,17 @@ export const withoutNulls = (given: Readonly<Record<string, unknown>>): Readonly
     ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
     : given;
 
-/** Returns the JSON Schema of a schema's input or output. */
+/**
+ * Returns the JSON Schema of a schema's input or output. Dates and times have a format, which every language knows, instead of
+ * zod's long pattern.
+ */
 export function toJsonSchema(schema: z.ZodType, io: 'input' | 'output'): Record<string, unknown> {
-  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, { io });
+  const { $schema: _dialect, ...json } = z.toJSONSchema(schema, {
+    io,
+    override({ jsonSchema }) {
+      if (jsonSchema.format === 'date' || jsonSchema.format === 'date-time') delete jsonSchema.pattern;
+    },
+  });
   return json;
 }
 

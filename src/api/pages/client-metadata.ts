@@ -10,7 +10,6 @@ export function clientRoutes(router: Router, { core }: Site): void {
     get({ response }) {
       response.set('Cache-Control', `public, max-age=${MAX_AGE_SEC}`).type('json');
       response.send(JSON.stringify(core.identity.authorization.clients.document()));
-      return Promise.resolve();
     },
   });
 }

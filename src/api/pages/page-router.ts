@@ -1,9 +1,12 @@
-import express, { type Request, type RequestHandler, type Response, type Router } from 'express';
+import express, { type IRouter, type Request, type RequestHandler, type Response } from 'express';
 import type { Actor } from '../../core/access/audit.ts';
 import type { Core } from '../../core/core.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { localsOf } from '../http/request.ts';
 import { isFormToken, type Cookies } from './cookies.ts';
+
+/** Where routes are added: a router, or the whole app. */
+export type Routes = Pick<IRouter, 'route'>;
 
 /** The dependencies of the pages' routes. */
 export interface Site {
@@ -23,7 +26,7 @@ interface PageRequest<Segment extends string> {
 
 interface Answers<Segment extends string> {
   /** Must change nothing but the browser's cookies, because of link previews; also handles HEAD. */
-  readonly get?: (page: PageRequest<Segment>) => Promise<void>;
+  readonly get?: (page: PageRequest<Segment>) => Promise<void> | void;
   /** For the callback, the only GET that changes something: HEAD is refused. */
   readonly onlyGet?: (page: PageRequest<Segment>) => Promise<void>;
   /** Handles one of our forms. */
@@ -38,7 +41,7 @@ type SegmentsOf<Path extends string> = Path extends `${string}:${infer Name}/${i
 
 /** Serves a path; other methods are refused with 405. */
 export function route<Path extends string>(
-  router: Router,
+  router: Routes,
   path: Path,
   { get, onlyGet, post }: Answers<SegmentsOf<Path>>,
 ): void {

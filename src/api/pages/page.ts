@@ -74,23 +74,28 @@ export interface Page {
   readonly body: Html;
   /** Additional form targets as CSP sources: browsers also apply this to redirects after a form. */
   readonly formTargets?: readonly string[];
+  /** The address of a script of ours that makes the page more convenient. The page works without it. */
+  readonly script?: string;
+  /** true: the page shows code, and is wider. */
+  readonly isWide?: boolean;
 }
 
-/** Responds with a page that needs no script and loads nothing. */
+/** Responds with a page that needs no script, and loads at most one of ours. */
 export function sendPage(response: ServerResponse, page: Page): void {
-  addHeaders(response, headersOf(page.formTargets));
+  addHeaders(response, headersOf(page));
   sendText(response, page.status ?? 200, 'text/html', documentOf(page).text);
 }
 
 /** Redirects to another page, which is always fetched with GET (RFC 9110 §15.4.4). */
 export function seeOther(response: Response, url: string): void {
-  response.status(303).set(headersOf()).location(url).end();
+  response.status(303).set(headersOf({})).location(url).end();
 }
 
 /** Links to these pages are secrets, so neither caches nor referrers may keep them. */
-const headersOf = (formTargets: readonly string[] = []) => ({
+const headersOf = ({ formTargets = [], script }: Pick<Page, 'formTargets' | 'script'>) => ({
   'Content-Security-Policy': [
     "default-src 'none'",
+    ...(script === undefined ? [] : ["script-src 'self'"]),
     `style-src '${STYLE_HASH}'`,
     `form-action ${["'self'", ...formTargets.filter(isSource)].join(' ')}`,
     "base-uri 'none'",
@@ -106,7 +111,7 @@ const headersOf = (formTargets: readonly string[] = []) => ({
 /** Returns whether a scheme or an origin can be in the policy. Hosts may contain `;` and `,`, which would end it. */
 const isSource = (target: string): boolean => /^[\w:/.[\]-]+$/.test(target);
 
-const documentOf = ({ title, heading, body }: Page): Html =>
+const documentOf = ({ title, heading, body, script, isWide }: Page): Html =>
   html`<!doctype html>
     <html lang="en">
       <head>
@@ -114,10 +119,10 @@ const documentOf = ({ title, heading, body }: Page): Html =>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="robots" content="noindex" />
         <title>${title}</title>
-        ${STYLE_ELEMENT}
+        ${STYLE_ELEMENT} ${script !== undefined && html`<script type="module" src="${script}"></script>`}
       </head>
       <body>
-        <main>
+        <main class="${isWide && 'wide'}">
           <h1>${heading ?? title}</h1>
           ${body}
         </main>
@@ -130,6 +135,7 @@ const STYLE = `:root{color-scheme:light dark;--page:#f4f5f7;--card:#fff;--text:#
 body{margin:0;background:var(--page);color:var(--text);font:1rem/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
 main{max-width:36rem;margin:0 auto;padding:1.5rem 1.25rem 2rem;background:var(--card)}
 @media (min-width:38rem){main{margin:3rem auto;padding:2rem 2.25rem;border:1px solid var(--line);border-radius:.75rem}}
+main.wide{max-width:56rem}
 h1{margin:0 0 1rem;font-size:1.5rem;line-height:1.25}
 h2{margin:1.75rem 0 .5rem;font-size:1.05rem;line-height:1.35}
 p{margin:0 0 1rem}
@@ -143,6 +149,14 @@ dd{margin:0}
 dd ul{margin:0}
 .note{padding:.75rem 1rem;border-left:4px solid var(--accent);border-radius:.25rem;background:var(--note)}
 .warn{color:var(--danger);font-weight:600}
+figure{margin:0 0 1rem}
+figcaption{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.25rem 1rem;min-height:44px;margin-bottom:.5rem}
+pre{margin:0;padding:.75rem 1rem;border:1px solid var(--line);border-radius:.5rem;background:var(--page);white-space:pre-wrap}
+pre code{color:inherit}
+.fold{margin:0;border-top:1px solid var(--line);font-weight:400}
+.fold summary{padding:.6rem 0;font-weight:600}
+.fold+h2{padding-top:1.5rem;border-top:1px solid var(--line);margin-top:0}
+.links a{display:inline-block;min-width:44px;min-height:44px;padding-top:.6rem;font-weight:600}
 .entry{padding:1.25rem 0;border-top:1px solid var(--line)}
 .entry h2{margin-top:0}
 .buttons{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}

@@ -1,8 +1,12 @@
 import { Router } from 'express';
 import type { Core } from '../../core/core.ts';
 import { isPagePath } from '../http/request.ts';
+import { assetRoutes } from './assets.ts';
 import { Cookies } from './cookies.ts';
+import { homeRoutes } from './home.ts';
 import { manageRoutes } from './manage.ts';
+import type { Routes } from './page-router.ts';
+import { referenceRoutes } from './reference.ts';
 import { clientRoutes } from './client-metadata.ts';
 import { signInRoutes } from './sign-in.ts';
 
@@ -12,7 +16,7 @@ export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
   const site = {
     core,
     cookies: new Cookies(publicUrl?.startsWith('https:') ?? false),
-    base: publicUrl === undefined ? '' : new URL(publicUrl).pathname.replace(/\/+$/, ''),
+    base: basePathOf(publicUrl),
   };
   // Before everything else: a guessed link must not cost a database query.
   router.use(async (request, _response, next) => {
@@ -24,3 +28,14 @@ export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
   manageRoutes(router, site);
   return router;
 }
+
+/** Serves the pages that need neither a key nor a link: home and the reference, with their files. */
+export function openPages(routes: Routes, options: Parameters<typeof homeRoutes>[1]): void {
+  homeRoutes(routes, options);
+  referenceRoutes(routes, { version: options.version, base: basePathOf(options.publicUrl) });
+  assetRoutes(routes);
+}
+
+/** Returns the path prefix of the public address: '' or for instance `/switchboard`. */
+const basePathOf = (publicUrl: string | undefined): string =>
+  publicUrl === undefined ? '' : new URL(publicUrl).pathname.replace(/\/+$/, '');

@@ -18,11 +18,14 @@ const COMMON = {
   cache: 'no-store',
 } as const;
 
-const userId = z
-  .string(wrongType('must be a string: your own id for the end user'))
-  .describe(
+const userId = z.string(wrongType('must be a string: your own id for the end user')).meta({
+  // The core counts bytes.
+  minLength: 1,
+  maxLength: 1024,
+  pattern: String.raw`^[^\x00-\x1f\x7f-\x9f]*$`,
+  description:
     "The caller's own id for the end user: 1 to 1024 bytes without control characters, compared byte by byte.",
-  );
+});
 const provider = z
   .string()
   .regex(/^[\x21-\x7e]{1,64}$/, 'must be the name of an identity provider')
@@ -50,6 +53,14 @@ const tokenSet = z.object({
   expires_in: z.int().describe('Seconds until the access token expires.'),
   token_type: z.literal('Bearer'),
 });
+
+/** The session of a response, in what follows it. */
+const OF_SESSION = { session_id: '$response.body#/session_id' };
+const REFRESH = {
+  operationId: 'refreshToken',
+  description: 'Gets the next tokens.',
+  requestBody: { refresh_token: '$response.body#/refresh_token' },
+};
 
 /** Fields of a sign-in with a provider. */
 const OF_PROVIDERS = ['resource', 'login_hint', 'allow_account_change', 'expected_account'] as const;
@@ -131,6 +142,24 @@ const createSession = endpoint({
         });
     }),
   responseSchema: authSession,
+  links: {
+    getSession: {
+      operationId: 'getSession',
+      description: 'Polls the session until the user is done.',
+      parameters: OF_SESSION,
+    },
+    confirmSession: {
+      operationId: 'confirmSession',
+      description: 'Confirms a session of mode caller, with the code that came back to the return_url.',
+      parameters: OF_SESSION,
+      requestBody: { user_id: '$request.body#/user_id' },
+    },
+    issueToken: {
+      operationId: 'issueToken',
+      description: 'Gets the first tokens once the session is complete.',
+      requestBody: OF_SESSION,
+    },
+  },
   handle: async (core, caller, { body }) => {
     const returnUrl = body.return_url === undefined ? {} : { returnUrl: body.return_url };
     if (body.server_id !== undefined) {
@@ -172,6 +201,13 @@ const getSession = endpoint({
   }),
   errors: ['session_not_found', 'session_delivered', 'rate_limited'],
   responseSchema: sessionStatus,
+  links: {
+    issueToken: {
+      operationId: 'issueToken',
+      description: 'Gets the first tokens once the status is complete.',
+      requestBody: { session_id: '$request.path.session_id' },
+    },
+  },
   handle: (core, caller, { params: { session_id: id = '' } }) => core.identity.sessions.poll(caller, id),
 });
 
@@ -204,6 +240,7 @@ const issueToken = endpoint({
   idempotent: true,
   bodySchema: z.strictObject({ session_id: sessionId }),
   responseSchema: tokenSet,
+  links: { refreshToken: REFRESH },
   handle: (core, caller, { body, idempotencyKey }) =>
     core.identity.refreshTokens.redeem(caller, body.session_id, idempotencyKey),
 });
@@ -221,6 +258,7 @@ const refreshToken = endpoint({
   idempotent: true,
   bodySchema: z.strictObject({ refresh_token: z.string().min(1) }),
   responseSchema: tokenSet,
+  links: { refreshToken: REFRESH },
   handle: (core, caller, input) =>
     core.identity.refreshTokens.refresh(caller, input.body.refresh_token, input),
 });
@@ -247,7 +285,7 @@ const revokeUser = endpoint({
     })
     .refine(
       body => [body.provider, body.server_id, body.connection_id].filter(one => one !== undefined).length < 2,
-      'give at most one of provider, server_id and connection_id',
+      'must have at most one of provider, server_id and connection_id',
     ),
   responseSchema: z.object({ success: z.literal(true) }),
   handle: async (core, caller, { body: { user_id, provider: name, server_id, connection_id } }) => {
@@ -288,6 +326,16 @@ const listConnections = endpoint({
   errors: ['invalid_request', 'rate_limited'],
   querySchema: z.strictObject({ user_id: userId }),
   responseSchema: z.object({ connections: z.array(connectionSchema) }),
+  links: {
+    revokeUser: {
+      operationId: 'revokeUser',
+      description: 'Ends the first connection.',
+      requestBody: {
+        user_id: '$request.query.user_id',
+        connection_id: '$response.body#/connections/0/id',
+      },
+    },
+  },
   handle: async (core, caller, { query }) => ({
     connections: await core.identity.connections.list(caller.tenantId, query.user_id),
   }),

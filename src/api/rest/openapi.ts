@@ -125,7 +125,12 @@ export function openApiDocument(options: {
     paths,
     components: {
       securitySchemes: {
-        apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+        apiKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'X-API-Key',
+          description: 'An API key of this server. Each endpoint requires one of its scopes.',
+        },
         identityToken: {
           type: 'http',
           scheme: 'bearer',
@@ -167,6 +172,7 @@ function operation(one: Endpoint): Json {
     responses: {
       200: {
         description: 'Done.',
+        ...(one.links && { links: one.links }),
         content: {
           'application/json': { schema: toJsonSchema(one.responseSchema, 'output') },
           ...((one.isLong === true || one.stream) && { [NDJSON]: { schema: LINES } }),

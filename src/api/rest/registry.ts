@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { endpoint, KIB, type Endpoint, storable, wrongType } from '../http/endpoint.ts';
+import { endpoint, KIB, queryNumber, type Endpoint, storable } from '../http/endpoint.ts';
 
 const MAX_LIMIT = 100;
 const ABOUT =
@@ -17,11 +17,7 @@ const deletedQuery = z.object({ include_deleted: includeDeleted });
 /** Ignores unknown parameters, like the standard's own servers. */
 const listQuery = z.object({
   cursor: z.string().min(1).max(256).optional().describe('The nextCursor of the previous page.'),
-  limit: z
-    .string(wrongType(`must be a whole number from 1 to ${MAX_LIMIT}`))
-    .regex(/^\d{1,9}$/, `must be a whole number from 1 to ${MAX_LIMIT}`)
-    .transform(Number)
-    .refine(limit => limit >= 1, `must be a whole number from 1 to ${MAX_LIMIT}`)
+  limit: queryNumber(`must be a whole number from 1 to ${MAX_LIMIT}`, { min: 1 })
     .transform(limit => Math.min(limit, MAX_LIMIT))
     .default(30)
     .describe(`The number of servers per page. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}.`),
@@ -81,6 +77,21 @@ export const registryEndpoints: readonly Endpoint[] = [
     errors: ['invalid_request', 'rate_limited'],
     querySchema: listQuery,
     responseSchema: page,
+    links: {
+      listRegistryVersions: {
+        operationId: 'listRegistryVersions',
+        description: 'Lists the versions of the first server.',
+        parameters: { server_name: '$response.body#/servers/0/server/name' },
+      },
+      getRegistryVersion: {
+        operationId: 'getRegistryVersion',
+        description: 'Gets the first server in the version of the list.',
+        parameters: {
+          server_name: '$response.body#/servers/0/server/name',
+          version: '$response.body#/servers/0/server/version',
+        },
+      },
+    },
     handle: (core, _caller, { query: { updated_since, include_deleted, ...rest } }) =>
       core.registry.list({ ...rest, updatedSince: updated_since, includeDeleted: include_deleted }),
   }),

@@ -158,6 +158,12 @@ const searchAnswer = z.object({
     .describe('About the search itself.'),
 });
 
+/** The best server of a search, in the body of what follows it. */
+const BEST = {
+  server_id: '$response.body#/servers/0/id',
+  query_log_id: '$response.body#/metadata/query_log_id',
+};
+
 const search = endpoint({
   ...COMMON,
   path: '/v1/search',
@@ -170,6 +176,23 @@ const search = endpoint({
   errors: ['rate_limited', 'quota_exceeded', 'internal', 'unavailable'],
   bodySchema: searchBody,
   responseSchema: searchAnswer,
+  links: {
+    listTools: {
+      operationId: 'listTools',
+      description: 'Asks the best server itself for its tools.',
+      requestBody: BEST,
+    },
+    callTool: {
+      operationId: 'callTool',
+      description: 'Calls the best tool of the best server. Its input_schema describes the arguments.',
+      requestBody: { ...BEST, name: '$response.body#/servers/0/tools/0/name' },
+    },
+    searchFeedback: {
+      operationId: 'searchFeedback',
+      description: 'Says whether the best server helped.',
+      requestBody: { ...BEST, outcome: 'helpful' },
+    },
+  },
   handle: async (core, caller, { body: { query, limit, max_tools, explain } }) => {
     const input = { query, limit, maxTools: max_tools, explain };
     const { servers, metadata } = await core.search.search(caller, input);

@@ -9,6 +9,7 @@ import {
   KIB,
   MIB,
   queryLogId,
+  queryNumber,
   serverId,
   toolWarnings,
   wrongType,
@@ -52,6 +53,8 @@ const rpcError = z.object({ code: z.int(), message: z.string(), data: z.unknown(
 const BAD_ID =
   'must be a string of at most 1024 characters or a number; send whole numbers above 2^53 - 1 as strings';
 
+const SAFE_RANGE = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+
 const mcpCall = endpoint({
   ...COMMON,
   path: '/v1/mcp/call',
@@ -75,7 +78,9 @@ const mcpCall = endpoint({
       .meta({ examples: ['tools/list'] }),
     // Validated by the handler, because JSON-RPC has its own error code for it.
     params: z.unknown().optional().meta({ type: 'object' }),
-    id: z.union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID)], BAD_ID).default(1),
+    id: z
+      .union([z.string().max(1024, BAD_ID), z.number().refine(isRpcId, BAD_ID).meta(SAFE_RANGE)], BAD_ID)
+      .default(1),
     jsonrpc: z.literal('2.0').optional(),
     query_log_id: queryLogId,
   }),
@@ -147,6 +152,13 @@ const toolsList = endpoint({
       }),
     ),
   }),
+  links: {
+    callTool: {
+      operationId: 'callTool',
+      description: 'Calls the first tool. Its inputSchema describes the arguments.',
+      requestBody: { server_id: '$request.body#/server_id', name: '$response.body#/tools/0/name' },
+    },
+  },
   handle: (core, caller, { body: { server_id, query_log_id } }) =>
     core.proxy.listTools(caller, { serverId: server_id, queryLogId: query_log_id }),
 });
@@ -154,17 +166,10 @@ const toolsList = endpoint({
 const OFFSET = 'must be a whole number, 0 or more';
 const CHARS = `must be a whole number from 1 to ${MAX_READ_CHARS}`;
 
-const wholeNumber = (mustBe: string) =>
-  z
-    .string(wrongType(mustBe))
-    .regex(/^\d{1,9}$/, mustBe)
-    .transform(Number);
-
 const query = z
   .strictObject({
-    offset: wholeNumber(OFFSET).optional().describe('The character to continue from. Default 0.'),
-    max_chars: wholeNumber(CHARS)
-      .refine(chars => chars >= 1 && chars <= MAX_READ_CHARS, CHARS)
+    offset: queryNumber(OFFSET).optional().describe('The character to continue from. Default 0.'),
+    max_chars: queryNumber(CHARS, { min: 1, max: MAX_READ_CHARS })
       .default(DEFAULT_READ_CHARS)
       .describe(
         `The maximum number of characters to return, 1 to ${MAX_READ_CHARS}. With find, for all matches together.`,
@@ -172,7 +177,7 @@ const query = z
     find: findText
       .optional()
       .describe('Plain text to find instead of returning the next part. Case does not matter.'),
-    from: wholeNumber(OFFSET).optional().describe('With find: skips matches before this offset. Default 0.'),
+    from: queryNumber(OFFSET).optional().describe('With find: skips matches before this offset. Default 0.'),
   })
   .superRefine(checkReadOrFind);
 

@@ -9,7 +9,7 @@ const RESERVED_HEADERS =
   /^(?:accept|accept-.*|b3|baggage|cache-control|cf-(?!access-).*|client-ip|connection|content-.*|date|expect|fly-client-ip|forwarded|host|if-.*|keep-alive|last-event-id|max-forwards|mcp-.*|origin|proxy-.*|range|remote-.*|sentry-trace|set-cookie|te|traceparent|tracestate|trailer|transfer-.*|true-client-ip|uber-trace-id|upgrade|user-agent|via|x-amzn-oidc-.*|x-amzn-trace-id|x-appengine-.*|x-b3-.*|x-client-ip|x-cloud-trace-context|x-cluster-client-ip|x-envoy-.*|x-forwarded-.*|x-goog-authenticated-user-.*|x-goog-iap-.*|x-http-method.*|x-ms-client-principal.*|x-original-.*|x-real-ip|x-remote-.*|x-rewrite-.*|x-ssl-.*)$/i;
 /** Many servers read an underscore in a name as a hyphen. */
 const isReserved = (name: string) => RESERVED_HEADERS.test(name.replaceAll('_', '-'));
-const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
+export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$/;
 /** A header's value: visible ASCII and spaces. */
 const HEADER_TEXT = /^[\x20-\x7e]*$/;
 const MAX_VALUE_BYTES = 8 * 1024;

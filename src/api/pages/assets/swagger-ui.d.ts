@@ -1,0 +1,2 @@
+/** What `swagger-ui-bundle.js` defines. */
+declare function SwaggerUIBundle(options: object): void;
