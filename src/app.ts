@@ -258,7 +258,7 @@ function openProxy(
   { catalogue, usage, search }: SearchParts,
 ) {
   const toolRefresh = new ToolRefresh({ catalogue, clock, log });
-  const { credentials, sealing } = identity;
+  const { credentials, sealing, calls } = identity;
   const openServers = new OpenServers(catalogue, log, clock);
   const { maxStreams, maxStreamsPerKey } = config.proxy;
   const proxy = createProxy({
@@ -271,6 +271,7 @@ function openProxy(
     metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
+    onUserCall: call => calls.record(call),
     onOpenResult: (server, answer) => void openServers.learn(server, answer),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     limits: { maxStreams, maxStreamsPerKey, ...options.proxyLimits },

@@ -9,6 +9,7 @@ import { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Audit } from '../access/audit.ts';
 import type { IdentityContext } from './context.ts';
+import { UserCalls } from './calls.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
 import { IdentityTokens, SigningKeys } from './tokens/identity-token.ts';
@@ -42,6 +43,7 @@ export interface Identity {
   readonly credentials: Credentials;
   readonly connections: Connections;
   readonly manage: Manage;
+  readonly calls: UserCalls;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -113,6 +115,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const holdings = new Holdings(db, clock);
   const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
+  const calls = new UserCalls({ db, clock, log });
   return {
     sessions,
     signIns: new SignIns({ context, connections, authorization, holdings }),
@@ -127,6 +130,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     accessFor: accessFor.bind(undefined, holdings, { providers, authorization }),
     context,
     manage: new Manage(context, connections, revocations),
+    calls,
     signingKeys,
     retention,
     providers,
@@ -141,7 +145,13 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
       retention.start();
     },
     async close() {
-      await Promise.all([retention.close(), outbox.close(), webhooks.close(), credentials.close()]);
+      await Promise.all([
+        retention.close(),
+        outbox.close(),
+        webhooks.close(),
+        credentials.close(),
+        calls.close(),
+      ]);
       await Promise.all([outbound.close(), small.close()]);
     },
   };

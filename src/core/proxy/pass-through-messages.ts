@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
+import { scanJson } from '../../platform/json-scan.ts';
 import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 import { NotAdmitted } from './admission.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -93,6 +94,18 @@ export function methodOf(body: Buffer): string | undefined {
     if (body[colon] === COLON) return stringAt(body, skipSpace(body, colon + 1));
   }
   return undefined;
+}
+
+/** Returns the tool that a passed `tools/call` names; undefined if it names none. */
+export function toolOf(body: Buffer): string | undefined {
+  try {
+    const { members } = scanJson(body, { find: { params: { name: {} } }, allowBom: true });
+    const found = members.get('params')?.members.get('name');
+    const name: unknown = found && JSON.parse(body.toString('utf8', found.start, found.end));
+    return typeof name === 'string' ? name : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Counts the messages in a body: a batch (revision 2025-03-26) has several. Returns at least 1. */
