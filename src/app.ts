@@ -277,16 +277,13 @@ function openProxy(
     limits: { maxStreams, maxStreamsPerKey, ...options.proxyLimits },
   });
   opened.defer(() => proxy.close());
-  const { context, connections, revocations, holdings } = identity;
   const serverConnections = new ServerConnections({
-    context,
-    connections,
-    revocations,
-    holdings,
+    ...identity,
     catalogue,
     inspect: (server, signal, credential) => proxy.inspect(server, signal, credential),
   });
   identity.signIns.findServers(id => catalogue.get(id));
+  identity.manage.findServers(catalogue, search);
   identity.authorization.onLearned(({ id, remoteUrl }, learned) =>
     catalogue.learnAccess(id, remoteUrl, learned),
   );

@@ -60,7 +60,7 @@ export interface AuditEntry {
 
 export interface AuditFilter {
   readonly tenant?: string | undefined;
-  /** The id of the acting key, or `operator` for the command line. */
+  /** The id of the acting key, `operator` for the command line, or `page` for a user on the page of connections. */
   readonly keyId?: string | undefined;
   readonly event?: string | undefined;
   /** Inclusive. */

@@ -58,6 +58,13 @@ export interface Asker {
   readonly isOwnKey: boolean;
 }
 
+/** @param key the row of the API key, if there is one */
+export const askerOf = (
+  keyId: string,
+  key: { readonly name: string; readonly userId: string | null } | null,
+  userId: string,
+): Asker => ({ keyId, keyName: key?.name, isOwnKey: key?.userId === userId });
+
 /** Equal calls of one minute. */
 export interface CallsShown {
   readonly serverId: string;
@@ -112,19 +119,19 @@ export class UserCalls {
   async list(userId: string): Promise<CallsShown[]> {
     await this.#rows.flush();
     const found = await this.#db
-      .select({ call: userCalls, keyName: apiKeys.name, keyUser: apiKeys.userId })
+      .select({ call: userCalls, key: { name: apiKeys.name, userId: apiKeys.userId } })
       .from(userCalls)
       .leftJoin(apiKeys, and(eq(apiKeys.id, userCalls.keyId), eq(apiKeys.tenantId, userCalls.tenantId)))
       .where(and(eq(userCalls.userId, userId), gte(userCalls.minute, this.#since())))
       .orderBy(desc(userCalls.minute), desc(userCalls.lastAt))
       .limit(MAX_OF_USER);
-    return found.map(({ call, keyName, keyUser }) => ({
+    return found.map(({ call, key }) => ({
       serverId: call.serverId,
       tool: call.tool,
       outcome: call.outcome,
       times: call.times,
       lastAt: call.lastAt,
-      asker: { keyId: call.keyId, keyName: keyName ?? undefined, isOwnKey: keyUser === userId },
+      asker: askerOf(call.keyId, key, userId),
     }));
   }
 

@@ -115,6 +115,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const holdings = new Holdings(db, clock);
   const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
+  const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });
   const calls = new UserCalls({ db, clock, log });
   return {
     sessions,
@@ -127,9 +128,9 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     holdings,
     webhooks,
     authorization,
-    accessFor: accessFor.bind(undefined, holdings, { providers, authorization }),
+    accessFor: accessOf,
     context,
-    manage: new Manage(context, connections, revocations),
+    manage: new Manage({ context, connections, revocations, sessions, calls, accessFor: accessOf }),
     calls,
     signingKeys,
     retention,
