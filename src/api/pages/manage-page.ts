@@ -73,7 +73,7 @@ export function listPage({ view, forms, found, note }: List): Page {
         ${callList(view, calls.slice(0, NEWEST_CALLS))}
         ${
           calls.length > NEWEST_CALLS &&
-          html`<a class="button second" href="${forms.calls}">All ${calls.length} calls…</a>`
+          html`<a class="button second" href="${forms.calls}">All ${calls.length} entries…</a>`
         }
       </section>
       <section class="entry" aria-labelledby="everything">
@@ -90,10 +90,10 @@ export function listPage({ view, forms, found, note }: List): Page {
 
 function connectSection(view: ManageView, forms: Forms, found: Found | undefined): Html {
   return html`<section class="entry" aria-labelledby="connect">
-    <h2 id="connect">Connect more</h2>
+    <h2 id="connect">Connect a server</h2>
     ${
       view.wanted.length > 0 &&
-      html`<p>${appName(view, 'start')} tried to use these for you, and you have not connected them:</p>
+      html`<p>Calls for you were refused, because you have not connected these:</p>
         ${offerList(view.wanted, forms)}`
     }
     <form method="get" action="${forms.back}#connect">
@@ -116,15 +116,15 @@ function connectSection(view: ManageView, forms: Forms, found: Found | undefined
   </section>`;
 }
 
-function results({ query, offers }: Found, { wanted }: ManageView, forms: Forms): Html {
+function results({ query, offers }: Found, { wanted, connections }: ManageView, forms: Forms): Html {
   if (!offers) return html`<p role="alert">Searching is not possible right now. Try again in a minute.</p>`;
-  // Each is offered once.
-  const more = offers.filter(one => !wanted.some(({ serverId }) => serverId === one.serverId));
-  if (more.length === 0)
-    return html`<p role="status">
-      Nothing ${wanted.length > 0 && 'more '}to connect was found for “${named(query)}”.
-    </p>`;
-  return offerList(more, forms);
+  const isShown = ({ serverId, isConnected }: Offer) =>
+    wanted.some(one => one.serverId === serverId) ||
+    (!isConnected && connections.some(one => one.server_id === serverId));
+  const more = offers.filter(one => !isShown(one));
+  if (more.length > 0) return offerList(more, forms);
+  const nothing = more.length < offers.length ? 'Nothing else' : 'Nothing';
+  return html`<p role="status">${nothing} to connect was found for “${named(query)}”.</p>`;
 }
 
 const offerList = (offers: readonly Offer[], forms: Forms): Html =>
@@ -146,19 +146,20 @@ const offerList = (offers: readonly Offer[], forms: Forms): Html =>
     )}
   </ul>`;
 
-/** Says what keeps a connection from working. */
-const TROUBLE: Readonly<Record<ConnectionInfo['status'], string | undefined>> = {
-  active: undefined,
-  needs_reauth: 'Must be connected again: the provider no longer accepts this connection.',
-  rejected: 'Refused by the server: it no longer accepts this. Connect it again.',
-};
+/** Says what keeps a connection from working; undefined if it works. */
+function troubleOf({ kind, status }: ConnectionInfo): string | undefined {
+  if (status === 'active') return undefined;
+  if (status === 'needs_reauth')
+    return 'Must be connected again: the provider no longer accepts this connection.';
+  return `Refused by the server: it no longer accepts this ${kind === 'credentials' ? 'key' : 'sign-in'}.`;
+}
 
 function entry(connection: ManagedConnection, view: ManageView, forms: Forms): Html {
   const isKey = connection.kind === 'credentials';
   const account = accountOf(connection);
   const label = account === undefined ? '' : `, ${isKey ? `key ${account}` : account}`;
   const which = html`<span class="unseen"> ${visible(connection.title + label)}</span>`;
-  const trouble = TROUBLE[connection.status];
+  const trouble = troubleOf(connection);
   const hidden = html`<input type="hidden" name="token" value="${forms.token}" />
     <input type="hidden" name="connection" value="${connection.id}" />`;
   return html`<li class="entry">

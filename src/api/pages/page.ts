@@ -81,7 +81,7 @@ export function placeOf({ user, isOfPage }: SignInView): string {
 export const pageButton = (url: string): Html =>
   html`<a class="button second" href="${url}">Back to your connections</a>`;
 
-const DATE = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' });
+const DATE = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const HOUR = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short', timeZone: 'UTC' });
 
 /** Shows a time with its date. */
@@ -179,6 +179,7 @@ dd ul{margin:0}
 .offer{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.5rem 1rem;padding:.5rem 0}
 .row{display:flex;gap:.75rem;margin:.25rem 0 1rem}
 .row input{margin:0}
+.row button{flex:none}
 .buttons{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}
 label{display:block}
 label,details{margin-top:1rem;font-weight:600}
