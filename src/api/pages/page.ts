@@ -78,8 +78,8 @@ export function placeOf({ user, isOfPage }: SignInView): string {
 }
 
 /** Leads to the page of connections. */
-export const pageButton = (url: string): Html =>
-  html`<a class="button second" href="${url}">Back to your connections</a>`;
+export const pageButton = (url: string, text = 'Back to your connections'): Html =>
+  html`<a class="button second" href="${url}">${text}</a>`;
 
 const DATE = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
 const HOUR = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short', timeZone: 'UTC' });

@@ -20,12 +20,15 @@ import {
   type Html,
   type Page,
 } from './page.ts';
+import { pageSignInRoutes } from './page-sign-in.ts';
 import { readServerForm, serverFormPage, type Sent } from './server-form.ts';
 import { refusal } from './refusals.ts';
 
 /** Serves a sign-in: our page if there is one, the provider's callback, the confirmation, the result. */
-export function signInRoutes(router: Router, { core, cookies, base }: Site): void {
+export function signInRoutes(router: Router, site: Site): void {
+  const { core, cookies, base } = site;
   const { signIns } = core.identity;
+  const pageSignIn = pageSignInRoutes(router, site);
   const { serverConnections } = core;
   const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
   const sentTo = (ticket: string, token: string): Sent => ({
@@ -83,8 +86,9 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   route(router, '/oauth/callback/:provider', {
     async onlyGet({ request, response, params: { provider }, actor }) {
       await core.rateLimits.take('callback', request.ip ?? '');
-      const browser = cookies.browser(request);
-      const outcome = await signIns.callback(provider, queryOf(request.url), browser, actor);
+      const query = queryOf(request.url);
+      if (await pageSignIn.returned({ request, response, provider, query, actor })) return;
+      const outcome = await signIns.callback(provider, query, cookies.browser(request), actor);
       // Redirects, so that code and state do not stay in the history.
       goOn(response, outcome);
     },

@@ -23,6 +23,7 @@ type AuditEvent =
   | 'provider_revocation'
   | 'manage_link_created'
   | 'manage_link_opened'
+  | 'manage_signed_in'
   | 'key_created'
   | 'key_changed'
   | 'key_rotated'

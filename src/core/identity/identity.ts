@@ -24,6 +24,7 @@ import { RefreshTokens } from './tokens/refresh-tokens.ts';
 import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
+import { PageSignIns } from './sign-in/page-sign-in.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
@@ -43,6 +44,7 @@ export interface Identity {
   readonly credentials: Credentials;
   readonly connections: Connections;
   readonly manage: Manage;
+  readonly pageSignIns: PageSignIns;
   readonly calls: UserCalls;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
@@ -117,6 +119,9 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const retention = new Retention(context, signingKeys);
   const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });
   const calls = new UserCalls({ db, clock, log });
+  const manage = new Manage({ context, connections, revocations, sessions, calls, accessFor: accessOf });
+  const sealing = new Sealing(keks, clock);
+  const admit = manage.admit.bind(manage);
   return {
     sessions,
     signIns: new SignIns({ context, connections, authorization, holdings }),
@@ -130,12 +135,13 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     authorization,
     accessFor: accessOf,
     context,
-    manage: new Manage({ context, connections, revocations, sessions, calls, accessFor: accessOf }),
+    manage,
+    pageSignIns: new PageSignIns({ context, sealing, admit }),
     calls,
     signingKeys,
     retention,
     providers,
-    sealing: new Sealing(keks, clock),
+    sealing,
     vaultKeys: {
       rewrap: () => rewrap(db, vault),
       requireUnused: keyId => requireUnused(db, vault, keyId),

@@ -13,7 +13,7 @@ import type { Revocations } from './connections/revocations.ts';
 import { manageLinks } from './schema.ts';
 import { MANAGE_PATH, type Sessions, type WantedOnPage } from './sign-in/sessions.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
-import { ensureUser, requireUserId } from '../access/tenants.ts';
+import { ensureUser, requireUserId, type User } from '../access/tenants.ts';
 
 const LINK_MINUTES = 5;
 const PAGE_MINUTES = 15;
@@ -95,8 +95,8 @@ export interface PageActor extends Actor {
 }
 
 /**
- * The page on which a user sees, makes and ends connections, and sees what was called. Switchboard has no login of its own: the caller, which knows its user,
- * requests a link. The link works once, within five minutes, and opens the page for 15 minutes in one browser.
+ * The page on which a user sees, makes and ends connections, and sees what was called. The caller, which knows its user, requests a
+ * link. The link works once, within five minutes, and opens the page for 15 minutes in one browser. See also `PageSignIns`.
  */
 export class Manage {
   readonly #parts: Parts;
@@ -169,6 +169,31 @@ export class Manage {
       await audit.record(actor, { event: 'manage_link_opened', outcome: 'ok', tenantId, userId }, tx);
       return browser;
     });
+  }
+
+  /** Opens the page for one browser of a user who has signed in. Returns the secret of that browser. */
+  async admit(
+    { tenantId, id: userId, tokenEpoch: epoch }: User & { readonly tenantId: string },
+    actor: Actor,
+    provider: string,
+  ): Promise<string> {
+    const browser = newSecret('web');
+    const { db, audit } = this.#context;
+    await db.transaction(async tx => {
+      await tx.insert(manageLinks).values({
+        // Of no link: nobody knows its secret.
+        hash: sha256(newSecret('page')),
+        tenantId,
+        userId,
+        epoch,
+        usedAt: sql`now()`,
+        browserHash: sha256(browser),
+        expiresAt: sql`now() + make_interval(mins => ${PAGE_MINUTES})`,
+      });
+      const meta = { provider };
+      await audit.record(actor, { event: 'manage_signed_in', outcome: 'ok', tenantId, userId, meta }, tx);
+    });
+    return browser;
   }
 
   /** Returns the page's data; undefined if this browser may not see it, or no longer. */

@@ -326,6 +326,37 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     expect(await sessions()).toBe(before);
   });
 
+  it('is reached by a sign-in with a provider on another site', async () => {
+    await using visitor = await open({ viewport: { width: 320, height: 640 } });
+    const page = await visitor.context.newPage();
+    const user = `${newUser()}@example.test`;
+    await newLink(user);
+    const sign_in = { provider: 'local', user_id: 'email' };
+    await sb.admin.request('POST', '/tenants/local', { sign_in });
+    await page.goto(`${sb.url}/manage/sign-in/local`);
+    await expectWellMade(page, TITLE);
+    const [asked] = await Promise.all([
+      page.waitForRequest(request => request.url().includes('client_id=')),
+      page.getByRole('button', { name: 'Sign in with Local Provider' }).click(),
+    ]);
+    expect(new URL(page.url()).origin).toBe(sb.idp.issuer);
+    // The provider of this test is on our site; a page on another one stands for its redirect.
+    const callback = await sb.authorize(asked.url(), { login: user });
+    await using elsewhere = await listen((_request, response) => {
+      response
+        .writeHead(200, { 'content-type': 'text/html' })
+        .end(`<!doctype html><a href="${callback.replaceAll('&', '&amp;')}">Back</a>`);
+    });
+    await page.goto(elsewhere.origin.replace('127.0.0.1', 'localhost'));
+    await page.getByRole('link', { name: 'Back' }).click();
+    await expectWellMade(page, 'You are signed in');
+    expect(page.url()).toBe(`${sb.url}/manage/signed-in`);
+    await page.getByRole('link', { name: 'Show your connections' }).click();
+    await expectWellMade(page, TITLE);
+    expect(await page.locator('main').innerText()).toContain(user);
+    expectNothingStrayed(visitor, sb.url);
+  });
+
   it('leaves it to the app to confirm, where the tenant demands that', async () => {
     await using app = await listen((_request, response) => {
       response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Planner</title>');
