@@ -173,7 +173,7 @@ dd ul{margin:0}
 .entry{padding:1.25rem 0;border-top:1px solid var(--line)}
 .entry h2{margin-top:0}
 .state{padding:.1rem .5rem;border-radius:1rem;background:var(--note);color:var(--text);font-size:.875rem;font-weight:400}
-.bad{background:transparent;color:var(--danger);font-weight:600}
+.bad{padding:0;background:transparent;color:var(--danger);font-weight:600}
 .call p{margin:0}
 .call{padding:.5rem 0}
 .offer{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.5rem 1rem;padding:.5rem 0}
