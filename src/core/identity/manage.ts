@@ -307,7 +307,7 @@ export class Manage {
 
   #wanted(calls: readonly CallsShown[], held: readonly ShownConnection[], accessOf: AccessOf): Offer[] {
     const refused = calls.filter(({ outcome }) => outcome === 'not_connected');
-    return [...new Set(refused.map(({ serverId }) => serverId))].flatMap(serverId => {
+    const offers = [...new Set(refused.map(({ serverId }) => serverId))].flatMap(serverId => {
       const server = this.#servers.get(serverId);
       if (!server) return [];
       const isOf = ({ server_id, provider }: ShownConnection) =>
@@ -316,6 +316,7 @@ export class Manage {
       const isHeld = held.some(isOf);
       return isHeld ? [] : offerOf(server, accessOf(server)).filter(({ isConnected }) => !isConnected);
     });
+    return offers.slice(0, MAX_WANTED);
   }
 
   async #holder(browser: string | undefined): Promise<Holder | undefined> {
@@ -348,6 +349,8 @@ export class Manage {
 /** A search for the page ranks this many servers, of which it shows the best that can be connected. */
 const MAX_SEARCHED = 50;
 const MAX_FOUND = 5;
+/** An agent that is led astray may call any number of servers. */
+const MAX_WANTED = 10;
 
 const callerOf = ({ tenantId, userId, epoch }: Holder, { requestId, ip, signal }: PageActor): Caller => ({
   tenantId,
