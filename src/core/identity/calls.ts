@@ -18,6 +18,8 @@ const RETENTION_DAYS = 30;
 export const MAX_OF_USER = 100;
 /** Longer names are cut: an index row has room for 2,700 bytes. */
 const MAX_TOOL_CHARS = 128;
+/** Nearly all names need no change. */
+const PLAIN_TOOL = /^[\x20-\x7e]{0,128}$/;
 
 /**
  * `worked`: the tool ran without an error. `answered`: the server answered, but what is not known, or it asked for more. `refused`:
@@ -107,7 +109,7 @@ export class UserCalls {
       epoch: subject.epoch,
       minute: now - (now % MINUTE_MS),
       server_id: serverId,
-      tool: storable(tool.slice(0, MAX_TOOL_CHARS)),
+      tool: PLAIN_TOOL.test(tool) ? tool : storable(tool.slice(0, MAX_TOOL_CHARS)),
       key_id: keyId,
       outcome,
       times: 1,
