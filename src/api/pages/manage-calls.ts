@@ -27,9 +27,7 @@ export function callsPage(
   const shown = view.calls.slice((page - 1) * PAGE_ROWS, page * PAGE_ROWS);
   return {
     title: 'Called for you lately',
-    body: html` <p>
-        What ${appName(view)} called for ${named(view.user)} in the last 30 days, the newest first.
-      </p>
+    body: html` <p>What was called for ${named(view.user)} in the last 30 days, the newest first.</p>
       ${callList(view, shown)}
       ${pages > 1 && html`<p>Page ${page} of ${pages}. Older calls are not kept.</p>`}
       <div class="buttons">

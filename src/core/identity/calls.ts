@@ -32,7 +32,7 @@ export interface EndedCall {
   readonly subject: Subject;
   readonly keyId: string;
   readonly serverId: string;
-  /** The tool, or the method of a request that calls none. */
+  /** The tool, or a name for a request that calls none. */
   readonly tool: string;
   readonly outcome: CallOutcome;
 }

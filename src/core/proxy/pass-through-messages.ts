@@ -108,11 +108,16 @@ export function toolOf(body: Buffer): string | undefined {
   }
 }
 
-/** Counts the messages in a body: a batch (revision 2025-03-26) has several. Returns at least 1. */
-export function messagesIn(body: Buffer): number {
+/** Returns whether a body is a batch (revision 2025-03-26), which may have several messages. */
+export function isBatch(body: Buffer): boolean {
   // A byte order mark is not JSON, but many parsers skip it.
   const start = body.subarray(0, 3).equals(BYTE_ORDER_MARK) ? 3 : 0;
-  if (body[skipSpace(body, start)] !== OPEN_LIST) return 1;
+  return body[skipSpace(body, start)] === OPEN_LIST;
+}
+
+/** Counts the messages in a body. Returns at least 1. */
+export function messagesIn(body: Buffer): number {
+  if (!isBatch(body)) return 1;
   let depth = 0;
   let messages = 0;
   for (let at = 0; at < body.length; at++) {

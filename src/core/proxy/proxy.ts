@@ -20,9 +20,9 @@ import {
   classifyStatus,
   isPassedUse,
   isUse,
-  knownMethod,
   noteReply,
   Reporter,
+  shownMethod,
   toolNamed,
   tracedCall,
   type Operation,
@@ -31,7 +31,7 @@ import {
 } from './reporting.ts';
 import { inspect, type Inspection } from './inspect.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
-import { messagesIn, methodOf, toolOf } from './pass-through-messages.ts';
+import { isBatch, methodOf, toolOf } from './pass-through-messages.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
 import {
   listAllTools,
@@ -163,7 +163,7 @@ export function createProxy(options: ProxyOptions): McpProxy {
     async call(caller, { method, params, ...target }) {
       requireForwardable(method);
       const classify = isUse(method) ? classifyReply : undefined;
-      const named = { tool: toolNamed(method, params), method: knownMethod(method) };
+      const named = { tool: toolNamed(method, params), method: shownMethod(method) };
       const operation = { ...target, ...named, kind: 'call' as const, classify };
       const { answer } = await calls.run(caller, operation, sender => sender.send(method, params));
       return answer;
@@ -223,8 +223,8 @@ export function createProxy(options: ProxyOptions): McpProxy {
 
 /** Returns what a user's record calls a passed-through request; nothing for a response. */
 function namesIn(body: Buffer, method: string | undefined): Pick<Operation<never>, 'tool' | 'method'> {
-  if (method === undefined) return messagesIn(body) > 1 ? { method: BATCH } : {};
-  return { tool: method === 'tools/call' ? toolOf(body) : undefined, method: knownMethod(method) };
+  if (method === undefined) return isBatch(body) ? { method: BATCH } : {};
+  return { tool: method === 'tools/call' ? toolOf(body) : undefined, method: shownMethod(method) };
 }
 
 /** Methods that do not work in a single call, and alternatives. */

@@ -22,7 +22,7 @@ export interface Target {
 /** One operation on a server, for counting and reporting. */
 export interface Operation<T> extends Target {
   readonly tool?: string | undefined;
-  /** For a request that calls no tool: its method, by `knownMethod`, or `batch`. */
+  /** What users are shown of a request that calls no tool: `shownMethod`, or `BATCH`. */
   readonly method?: string | undefined;
   /** The kind under which its outcome is counted. Absent for open streams. */
   readonly kind?: CallKind | undefined;
@@ -130,8 +130,8 @@ export class Reporter {
   }
 }
 
-/** Stands for several messages of a pass-through client in one body, which is not looked into. */
-export const BATCH = 'batch';
+/** Stands for the messages of a pass-through client in one body, which is not looked into. */
+export const BATCH = 'several requests';
 
 /** What users see of an error that says more than whose fault it is. */
 const OUTCOMES: Partial<Record<ErrorCode, CallOutcome>> = {
@@ -287,6 +287,9 @@ const METHODS: ReadonlySet<string> = new Set([
 
 /** Returns the method, or a common name for unknown methods. */
 export const knownMethod = (method: string): string => (METHODS.has(method) ? method : '_OTHER');
+
+/** Returns the method for users, who are shown no word of a caller's own. */
+export const shownMethod = (method: string): string => (METHODS.has(method) ? method : 'another request');
 
 interface Replied {
   readonly status: number;

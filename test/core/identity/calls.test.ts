@@ -105,9 +105,13 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       const params = { arguments: { message: 'hello', name: 'not this' }, name: 'echo' };
       expect((await pass('plain', 'tools/call', params, session)).status).toBe(200);
       expect((await pass('keyed', 'initialize', client)).status).toBe(403);
-      expect(await rowsOf(id, 2)).toMatchObject([
+      // A batch is noted also with one message, so that nothing can be hidden in one.
+      const batch = [{ jsonrpc: '2.0', id: 2, method: 'tools/call', params }];
+      await sb.post('/mcp/plain', batch, { ...headers, accept: 'application/json, text/event-stream' });
+      expect(await rowsOf(id, 3)).toMatchObject([
         { serverId: 'keyed', tool: 'initialize', outcome: 'not_connected' },
         { serverId: 'plain', tool: 'echo', outcome: 'answered' },
+        { serverId: 'plain', tool: 'several requests' },
       ]);
     });
 

@@ -7,6 +7,7 @@ import {
   sentTooMuch,
 } from '../../../src/core/proxy/upstream/failures.ts';
 import {
+  BATCH,
   classifyFailure,
   classifyReply,
   classifyResult,
@@ -181,7 +182,7 @@ describe('what the user of a call is told', () => {
     ],
     ['a passed reply', succeeded(passed, 200), ['search answered']],
     ['a passed refusal', succeeded(passed, 404), ['search failed']],
-    ['a batch', succeeded({ ...passed, tool: undefined, method: 'batch' }, 200), ['batch answered']],
+    ['a batch', succeeded({ ...passed, tool: undefined, method: BATCH }, 200), ['several requests answered']],
     ['a listing', succeeded(listing, {}), []],
     ['a time-out', failed(result, outOfTime(60_000)), ['search failed']],
     ['HTTP 401', failed(result, http(401)), ['search failed']],
