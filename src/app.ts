@@ -258,7 +258,7 @@ function openProxy(
   { catalogue, usage, search }: SearchParts,
 ) {
   const toolRefresh = new ToolRefresh({ catalogue, clock, log });
-  const { credentials, sealing } = identity;
+  const { credentials, sealing, calls } = identity;
   const openServers = new OpenServers(catalogue, log, clock);
   const { maxStreams, maxStreamsPerKey } = config.proxy;
   const proxy = createProxy({
@@ -271,21 +271,19 @@ function openProxy(
     metrics,
     onOutcome: outcome => usage.record(outcome),
     onClaimedCall: call => search.recordCall(call),
+    onUserCall: call => calls.record(call),
     onOpenResult: (server, answer) => void openServers.learn(server, answer),
     onSharedTools: (server, tools) => toolRefresh.offer(server, tools),
     limits: { maxStreams, maxStreamsPerKey, ...options.proxyLimits },
   });
   opened.defer(() => proxy.close());
-  const { context, connections, revocations, holdings } = identity;
   const serverConnections = new ServerConnections({
-    context,
-    connections,
-    revocations,
-    holdings,
+    ...identity,
     catalogue,
     inspect: (server, signal, credential) => proxy.inspect(server, signal, credential),
   });
   identity.signIns.findServers(id => catalogue.get(id));
+  identity.manage.findServers(catalogue, search);
   identity.authorization.onLearned(({ id, remoteUrl }, learned) =>
     catalogue.learnAccess(id, remoteUrl, learned),
   );

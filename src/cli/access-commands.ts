@@ -216,9 +216,10 @@ interface TenantInfo {
   readonly name: string | null;
   readonly mode: string;
   readonly return_urls: readonly string[];
+  readonly sign_in: { readonly provider: string; readonly user_id: string } | null;
 }
 
-const tenantText = ({ id, name, mode, return_urls }: TenantInfo) =>
+const tenantText = ({ id, name, mode, return_urls, sign_in }: TenantInfo) =>
   table([
     ['tenant', id],
     ['name', name ?? '-'],
@@ -227,6 +228,7 @@ const tenantText = ({ id, name, mode, return_urls }: TenantInfo) =>
       at === 0 ? 'return URLs' : '',
       url,
     ]),
+    ['page sign-in', sign_in ? `${sign_in.provider}:${sign_in.user_id}` : '-'],
   ]);
 
 const tenantShow: Command = {
@@ -251,6 +253,10 @@ const tenantSet: Command = {
       multiple: true,
       help: "Addresses that the last page may link back to. Repeat the option or separate with commas. Replaces the whole list; `''` clears it.",
     },
+    'sign-in': {
+      type: 'string',
+      help: "How users sign in to the page of their connections: `PROVIDER:email` or `PROVIDER:sub` ([identity.md](identity.md#the-users-page)). `''` removes it.",
+    },
   },
   help: "Changes a tenant's app name and sign-in settings. Default tenant: `local`.",
   changes: true,
@@ -259,12 +265,21 @@ const tenantSet: Command = {
       name: options['name'],
       mode: options['mode'],
       return_urls: listOf(options['return-url']),
+      sign_in: signInOf(options['sign-in']),
     };
     const path = `/tenants/${encodeURIComponent(id)}`;
     const changed = (await admin.request('POST', path, { json })) as TenantInfo;
     return { json: changed, text: tenantText(changed) };
   },
 };
+
+/** Reads `PROVIDER:CLAIM`. The server says what is wrong with others. */
+function signInOf(option: unknown): { provider: string; user_id: string } | null | undefined {
+  if (typeof option !== 'string') return undefined;
+  if (option === '') return null;
+  const at = option.lastIndexOf(':');
+  return { provider: option.slice(0, Math.max(0, at)), user_id: option.slice(at + 1) };
+}
 
 export const tenantCommands = {
   'tenant show': tenantShow,

@@ -32,6 +32,9 @@ export function sanitise(text: string, maxChars = 200): string {
 /** Returns whether a name has no control or invisible characters. */
 export const isPlain = (name: string): boolean => !NOT_PLAIN.test(name);
 
+/** Replaces what Postgres cannot store: one such text would keep all rows of a batch from being written. */
+export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '\uFFFD');
+
 /** Adds a full stop if the text does not end with punctuation. */
 export const asSentence = (text: string): string => (/[.?!…:]$/.test(text) ? text : `${text}.`);
 

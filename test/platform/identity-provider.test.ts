@@ -106,7 +106,10 @@ describe('the identity provider of the tests', () => {
 });
 
 describe('its faults', () => {
-  const refusals: Record<Exclude<IdTokenRewrite, 'clock-ahead' | 'empty-sub' | 'other-sub'>, RegExp> = {
+  const refusals: Record<
+    Exclude<IdTokenRewrite, 'clock-ahead' | 'empty-sub' | 'other-sub' | 'unverified-email'>,
+    RegExp
+  > = {
     'alg-none': /unexpected JWT "alg" header/,
     'other-key': /JWT signature verification failed/,
     'wrong-audience': /unexpected JWT "aud"/,

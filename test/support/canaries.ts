@@ -43,10 +43,13 @@ const HANDS_OUT: readonly (readonly [
   // Pages: on to the next one, and a form's address is the page's own.
   [/^GET \/connect\//, [200], ['link', 'cookie']],
   [/^POST \/connect\//, [303], ['state', 'nonce']],
-  [/^GET \/oauth\/(callback\/|return(\/|$))/, [303], ['done', 'code', 'session']],
+  [/^GET \/oauth\/(callback\/|return(\/|$))/, [303], ['done', 'code', 'session', 'cookie']],
   [/^(GET|POST) \/oauth\/done\//, [200, 303], ['done']],
   [/^GET \/manage\/page_/, [200], ['page']],
   [/^POST \/manage\/page_/, [303], ['cookie']],
+  [/^POST \/manage\/connect$/, [303], ['link']],
+  [/^GET \/manage\/sign-in\//, [200], ['cookie']],
+  [/^POST \/manage\/sign-in\//, [303], ['state', 'nonce']],
 ];
 
 /** A refusal names the field, the provider or the server that its own request named wrongly: to who sent it, and to nobody else. */

@@ -15,7 +15,8 @@ export type IdTokenRewrite =
   | 'clock-ahead'
   | 'clock-behind'
   | 'empty-sub'
-  | 'other-sub';
+  | 'other-sub'
+  | 'unverified-email';
 
 /** How an endpoint misbehaves until the test assigns something else. */
 export interface Faults {
@@ -94,6 +95,7 @@ const CHANGES: Readonly<Record<Exclude<IdTokenRewrite, 'alg-none'>, (claims: JWT
   'clock-behind': claims => shifted(claims, -CLOCK_SHIFT_SEC),
   'empty-sub': () => ({ sub: '' }),
   'other-sub': () => ({ sub: 'another-account' }),
+  'unverified-email': () => ({ email_verified: false }),
 };
 
 const shifted = ({ iat = 0, exp = 0 }: JWTPayload, seconds: number) => ({

@@ -244,6 +244,8 @@ const BY_PROGRAM_CLOCK = new Set([
   'kept_results.expires_at',
   'kept_result_parts.expires_at',
   'oauth_clients.secret_expires_at',
+  'user_calls.minute',
+  'user_calls.last_at',
 ]);
 
 /** Time passes for the database by moving every instant in it into the past. */

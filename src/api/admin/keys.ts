@@ -136,11 +136,21 @@ const revokeKey = endpoint({
   handle: (core, caller, { params }) => core.apiKeys.revoke(params['id'] ?? '', caller),
 });
 
+const signIn = z.strictObject({
+  provider: z.string().min(1).max(64).describe('The name of an OpenID provider.'),
+  user_id: z
+    .enum(['email', 'sub'])
+    .describe('The claim that is the user_id: the verified address, or the id.'),
+});
+
 const tenantInfo = z.object({
   id: z.string(),
   name: z.string().nullable().describe('The name of the app, shown to end users.'),
   mode: z.enum(SIGN_IN_MODES).describe('How a sign-in is completed.'),
   return_urls: z.array(z.string()).describe('The addresses that the result page may link back to.'),
+  sign_in: signIn
+    .nullable()
+    .describe('How users sign in to the page of their connections. null: they need a link.'),
   created_at: z.iso.datetime(),
 });
 
@@ -175,7 +185,7 @@ const changeTenant = endpoint({
   operationId: 'changeTenant',
   summary: 'Change a tenant',
   description: 'Omitted fields stay unchanged. A tenant is created with its first key.',
-  errors: [],
+  errors: ['provider_not_configured'],
   bodySchema: z.strictObject({
     name: visibleLine(z.string().max(100)).optional().describe("The name of the app. '' removes it."),
     mode: z.enum(SIGN_IN_MODES).optional(),
@@ -184,10 +194,13 @@ const changeTenant = endpoint({
       .max(100)
       .optional()
       .describe('The complete list. It replaces the old list.'),
+    sign_in: signIn.nullable().optional().describe('null: users need a link.'),
   }),
   responseSchema: tenantInfo,
-  handle: (core, caller, { params, body: { return_urls: returnUrls, ...rest } }) =>
-    core.apiKeys.tenants.change(params['id'] ?? '', { ...rest, returnUrls }, caller),
+  async handle(core, caller, { params, body: { return_urls: returnUrls, sign_in, ...rest } }) {
+    if (sign_in) core.identity.pageSignIns.requireProvider(sign_in.provider);
+    return core.apiKeys.tenants.change(params['id'] ?? '', { ...rest, returnUrls, signIn: sign_in }, caller);
+  },
 });
 
 export const keyEndpoints: readonly Endpoint[] = [

@@ -258,7 +258,9 @@ const withoutSecrets = (path: string): string =>
     // Secrets may also be elsewhere by mistake.
     .replaceAll(/(?:ses|sbr|link|done|page|web|sbk_live)_[\w-]{20,}|eyJ[\w.-]{20,}/g, ':secret');
 
-const OPEN_PATHS = new Set(['/manage/disconnect', '/manage/revoke-all']);
+const OPEN_PATHS = new Set(
+  ['calls', 'connect', 'disconnect', 'revoke-all', 'sign-in', 'signed-in'].map(name => `/manage/${name}`),
+);
 
 /**
  * Adds response headers. They are collected until the response is written, because each `setHeader` costs about as much as

@@ -5,7 +5,7 @@ import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
 const MANAGE_COOKIE_MS = 15 * 60_000;
 
 /**
- * The two cookies of the pages, each a secret of one browser. Over https their names start with `__Host-`, so that no other
+ * The cookies of the pages, each a secret of one browser. Over https their names start with `__Host-`, so that no other
  * host or path can set them. Over plain http, which is for loopback, browsers would refuse such names.
  */
 export class Cookies {
@@ -44,11 +44,29 @@ export class Cookies {
     response.clearCookie(`${this.#prefix}manage`, this.#options('strict'));
   }
 
-  #read({ headers }: Request, name: string): string | undefined {
+  /** Returns the sign-in to the page of connections that this browser has begun. It is sealed, and so not checked here. */
+  pageSignIn(request: Request): string | undefined {
+    return this.#value(request, 'sign_in');
+  }
+
+  setPageSignIn(response: Response, sealed: string, maxAge: number): void {
+    // Lax, because the provider redirects the browser from its own site.
+    response.cookie(`${this.#prefix}sign_in`, sealed, { ...this.#options('lax'), maxAge });
+  }
+
+  clearPageSignIn(response: Response): void {
+    response.clearCookie(`${this.#prefix}sign_in`, this.#options('lax'));
+  }
+
+  #read(request: Request, name: string): string | undefined {
+    const secret = this.#value(request, name);
+    return secret !== undefined && isSecret(secret, 'web') ? secret : undefined;
+  }
+
+  #value({ headers }: Request, name: string): string | undefined {
     const start = `${this.#prefix}${name}=`;
     const pair = headers.cookie?.split(/; */).find(one => one.startsWith(start));
-    const secret = pair?.slice(start.length);
-    return secret !== undefined && isSecret(secret, 'web') ? secret : undefined;
+    return pair?.slice(start.length);
   }
 
   #options(sameSite: 'lax' | 'strict'): CookieOptions {

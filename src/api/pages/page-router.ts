@@ -16,7 +16,7 @@ export interface Site {
   readonly base: string;
 }
 
-interface PageRequest<Segment extends string> {
+export interface PageRequest<Segment extends string> {
   readonly request: Request;
   readonly response: Response;
   /** The named segments of the path. */
@@ -100,6 +100,13 @@ const sameOriginOnly: RequestHandler = (request, _response, next) => {
   if (site === undefined || site === 'same-origin' || site === 'none') return next();
   throw new SwitchboardError('host_not_allowed', 'refused a form sent from another site');
 };
+
+/** Returns a signal that aborts when the browser goes away. */
+export function leaving(response: Response): AbortSignal {
+  const left = new AbortController();
+  response.once('close', () => left.abort());
+  return left.signal;
+}
 
 export type Fields = Readonly<Record<string, string | undefined>>;
 

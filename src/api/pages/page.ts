@@ -65,6 +65,33 @@ export const factsOf = (view: SignInView, more?: Html): Html =>
     ${more}
   </dl>`;
 
+/** Begins a sentence about what is asked of a user. */
+export const requestOf = (view: SignInView): Html =>
+  view.isOfPage
+    ? html`You give ${appName(view)} access to`
+    : html`${appName(view, 'start')} asks for access to`;
+
+/** Says where a sign-in should have begun. */
+export function placeOf({ user, isOfPage }: SignInView): string {
+  if (user === undefined) return 'as the operator of this installation';
+  return isOfPage ? 'on the page of your connections' : 'in the app';
+}
+
+/** Leads to the page of connections. */
+export const pageButton = (url: string, text = 'Back to your connections'): Html =>
+  html`<a class="button second" href="${url}">${text}</a>`;
+
+const DATE = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
+const HOUR = new Intl.DateTimeFormat('en-GB', { timeStyle: 'short', timeZone: 'UTC' });
+
+/** Shows a time with its date. */
+export const time = (at: Date | string): Html => timeElement(DATE, new Date(at));
+
+export const timeOfDay = (at: Date): Html => timeElement(HOUR, at);
+
+const timeElement = (format: Intl.DateTimeFormat, at: Date): Html =>
+  html`<time datetime="${at.toISOString()}">${format.format(at)} UTC</time>`;
+
 export interface Page {
   /** Default 200. */
   readonly status?: number;
@@ -159,6 +186,14 @@ pre code{color:inherit}
 .links a{display:inline-block;min-width:44px;min-height:44px;padding-top:.6rem;font-weight:600}
 .entry{padding:1.25rem 0;border-top:1px solid var(--line)}
 .entry h2{margin-top:0}
+.state{padding:.1rem .5rem;border-radius:1rem;background:var(--note);color:var(--text);font-size:.875rem;font-weight:400}
+.bad{padding:0;background:transparent;color:var(--danger);font-weight:600}
+.call p{margin:0}
+.call{padding:.5rem 0}
+.offer{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.5rem 1rem;padding:.5rem 0}
+.row{display:flex;gap:.75rem;margin:.25rem 0 1rem}
+.row input{margin:0}
+.row button{flex:none}
 .buttons{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}
 label{display:block}
 label,details{margin-top:1rem;font-weight:600}

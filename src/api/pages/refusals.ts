@@ -24,6 +24,14 @@ const REFUSALS = {
     title: 'This page has expired',
     text: 'A link to your connected accounts works once, and the page expires after 15 minutes. Ask the app for a new link.',
   },
+  page_sign_in_failed: {
+    title: 'You are not signed in',
+    text: 'The sign-in was not completed, and nothing was changed. Begin again where you started.',
+  },
+  page_sign_in_unknown: {
+    title: 'Nothing is kept for this account',
+    text: 'The app has no user with the account that you signed in with. Use the account that you have at the app, or ask the app for a link to this page.',
+  },
 } as const;
 export type Refusal = keyof typeof REFUSALS;
 

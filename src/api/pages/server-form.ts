@@ -2,7 +2,17 @@ import type { CredentialField } from '../../core/catalogue/credential-schema.ts'
 import type { ServerForm } from '../../core/identity/connections/server-connections.ts';
 import type { LinkView } from '../../core/identity/sign-in/sign-in-view.ts';
 import type { Fields } from './page-router.ts';
-import { appName, factsOf, html, named, visible, type Html, type Page } from './page.ts';
+import {
+  factsOf,
+  html,
+  named,
+  pageButton,
+  placeOf,
+  requestOf,
+  visible,
+  type Html,
+  type Page,
+} from './page.ts';
 
 const VALUE = 'value.';
 const HEADER = 'header';
@@ -12,6 +22,8 @@ export interface Sent {
   readonly action: string;
   /** Proves that it came from the page. */
   readonly token: string;
+  /** The page of connections, for a user who comes from there. */
+  readonly back: string;
   /** Why what was sent last was not taken. */
   readonly problem?: string;
 }
@@ -22,7 +34,7 @@ interface FormPage extends Sent {
 }
 
 /** The page on which a user enters what a server takes. Values are never shown again, not even wrong ones. */
-export function serverFormPage({ view, form, action, token, problem }: FormPage): Page {
+export function serverFormPage({ view, form, action, token, back, problem }: FormPage): Page {
   const { server, fields, takesHeader } = form;
   const { key_url: keyUrl } = server.auth;
   return {
@@ -32,7 +44,7 @@ export function serverFormPage({ view, form, action, token, problem }: FormPage)
     formTargets: view.appOrigin === undefined ? [] : [view.appOrigin],
     heading: html`Connect ${named(server.name)}`,
     body: html` ${problem !== undefined && html`<p role="alert" class="warn">${problem}</p>`}
-      <p>${appName(view, 'start')} asks for access to ${named(server.name)}, with a key of yours.</p>
+      <p>${requestOf(view)} ${named(server.name)}, with a key of yours.</p>
       ${factsOf(
         view,
         html`<dt>Its address</dt>
@@ -58,10 +70,10 @@ export function serverFormPage({ view, form, action, token, problem }: FormPage)
           </details>`
         }
         <p class="note">
-          Go on only if you began this yourself, in the app. The key is stored encrypted, and sent to
+          Go on only if you began this yourself, ${placeOf(view)}. The key is stored encrypted, and sent to
           ${named(new URL(server.remoteUrl).host)} and nowhere else.
         </p>
-        <div class="buttons"><button>Connect</button></div>
+        <div class="buttons"><button>Connect</button>${view.isOfPage && pageButton(back)}</div>
       </form>`,
   };
 }

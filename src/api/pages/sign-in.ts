@@ -5,16 +5,37 @@ import type { ServerHead } from '../../core/catalogue/entry.ts';
 import { isOfAnotherDomain } from '../../core/identity/oauth/server-authorization.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { formToken } from './cookies.ts';
-import { route, noSuchPage, requireToken, type Site } from './page-router.ts';
-import { appName, factsOf, html, named, seeOther, sendPage, visible, type Html, type Page } from './page.ts';
+import { leaving, route, noSuchPage, requireToken, type Site } from './page-router.ts';
+import {
+  appName,
+  factsOf,
+  html,
+  named,
+  pageButton,
+  placeOf,
+  requestOf,
+  seeOther,
+  sendPage,
+  visible,
+  type Html,
+  type Page,
+} from './page.ts';
+import { pageSignInRoutes } from './page-sign-in.ts';
 import { readServerForm, serverFormPage, type Sent } from './server-form.ts';
 import { refusal } from './refusals.ts';
 
 /** Serves a sign-in: our page if there is one, the provider's callback, the confirmation, the result. */
-export function signInRoutes(router: Router, { core, cookies, base }: Site): void {
+export function signInRoutes(router: Router, site: Site): void {
+  const { core, cookies, base } = site;
   const { signIns } = core.identity;
+  const pageSignIn = pageSignInRoutes(router, site);
   const { serverConnections } = core;
   const resultUrl = (result: string) => `${base}/oauth/done/${result}`;
+  const sentTo = (ticket: string, token: string): Sent => ({
+    action: `${base}/connect/${ticket}`,
+    token,
+    back: `${base}/manage`,
+  });
   const goOn = (response: Response, outcome: CallbackOutcome) => {
     if (outcome.kind === 'refused') sendPage(response, refusal(outcome.reason));
     else seeOther(response, outcome.kind === 'app' ? outcome.url : resultUrl(outcome.result));
@@ -25,7 +46,7 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       const view = await signIns.view(ticket);
       if (!view) return sendPage(response, refusal('link_over'));
       const token = formToken(cookies.ensureBrowser(request, response));
-      sendPage(response, startPage(withName(view), { action: `${base}/connect/${ticket}`, token }));
+      sendPage(response, startPage(withName(view), sentTo(ticket, token)));
     },
     async post({ request, response, params: { ticket }, actor }, fields) {
       // Otherwise a page of somebody else could send this browser through a sign-in of theirs.
@@ -45,8 +66,8 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
       } catch (error) {
         const problem = problemOf(error);
         if (problem === undefined) throw error;
-        const sent = { action: `${base}/connect/${ticket}`, token: formToken(browser), problem };
-        sendPage(response, startPage(withName(view), sent));
+        const sent = sentTo(ticket, formToken(browser));
+        sendPage(response, startPage(withName(view), { ...sent, problem }));
       }
     },
   });
@@ -65,8 +86,9 @@ export function signInRoutes(router: Router, { core, cookies, base }: Site): voi
   route(router, '/oauth/callback/:provider', {
     async onlyGet({ request, response, params: { provider }, actor }) {
       await core.rateLimits.take('callback', request.ip ?? '');
-      const browser = cookies.browser(request);
-      const outcome = await signIns.callback(provider, queryOf(request.url), browser, actor);
+      const query = queryOf(request.url);
+      if (await pageSignIn.returned({ request, response, provider, query, actor })) return;
+      const outcome = await signIns.callback(provider, query, cookies.browser(request), actor);
       // Redirects, so that code and state do not stay in the history.
       goOn(response, outcome);
     },
@@ -126,13 +148,6 @@ const problemOf = (error: unknown): string | undefined =>
     ? error.detail.replace(/^values\./, '')
     : undefined;
 
-/** Returns a signal that aborts when the browser goes away. */
-function leaving(response: Response): AbortSignal {
-  const left = new AbortController();
-  response.once('close', () => left.abort());
-  return left.signal;
-}
-
 /** Returns the query unparsed: Express would turn repeated parameters into lists. */
 function queryOf(url: string): URLSearchParams {
   const mark = url.indexOf('?');
@@ -140,7 +155,7 @@ function queryOf(url: string): URLSearchParams {
 }
 
 /** The first page of mode `page`, before the provider's: shows who requests what. */
-function connectPage(view: LinkView, { action, token }: Sent, server: ServerHead | undefined): Page {
+function connectPage(view: LinkView, { action, token, back }: Sent, server: ServerHead | undefined): Page {
   const provider = visible(view.provider);
   // The issuer says whose tokens these are; the user sees the page.
   const page = view.providerOrigin ?? '';
@@ -161,15 +176,14 @@ function connectPage(view: LinkView, { action, token }: Sent, server: ServerHead
       }
       ${wantedScopes(view)}
       <p class="note">
-        Go on only if you began this
-        yourself${view.user === undefined ? ', as the operator of this installation' : ', in the app'}. You
-        sign in on the pages of ${server ? named(host) : named(view.provider)}; nobody here sees your
-        password.
+        Go on only if you began this yourself, ${placeOf(view)}. You sign in on the pages of
+        ${server ? named(host) : named(view.provider)}; nobody here sees your password.
       </p>
       <form method="post" action="${action}">
         <input type="hidden" name="token" value="${token}" />
         <div class="buttons">
           <button>Continue to ${server ? named(host) : named(view.provider)}</button>
+          ${view.isOfPage && pageButton(back)}
         </div>
       </form>`,
   };
@@ -180,7 +194,7 @@ const intentOf = (view: LinkView): Html =>
   view.user === undefined
     ? html`You connect an account at ${named(view.provider)} for everybody who uses
       ${keysOf(view)}${view.forUsers ? ', and for the users of that tenant who have connected none' : ''}.`
-    : html`${appName(view, 'start')} asks for access to an account of yours at ${named(view.provider)}.`;
+    : html`${requestOf(view)} an account of yours at ${named(view.provider)}.`;
 
 /** Names those who share a connection. */
 const keysOf = ({ tenant }: SignInView): Html => html`the API keys of the tenant ${named(tenant)}`;
@@ -316,15 +330,18 @@ const FAILURES: Readonly<Partial<Record<NonNullable<ResultView['error']>, Failur
   },
 };
 
-const beginAgain = (view: ResultView): Html =>
-  view.user === undefined ? html`Begin again.` : html`Go back to ${appName(view)} and begin again.`;
+function beginAgain(view: ResultView): Html {
+  if (view.user === undefined) return html`Begin again.`;
+  return html`Go back to ${view.isOfPage ? 'your connections' : appName(view)} and begin again.`;
+}
 
-const wayOn = ({ returnUrl, app }: ResultView): Html =>
-  returnUrl === undefined
-    ? html`<p>You can close this window.</p>`
-    : html`<p>
-        <a class="button second" href="${returnUrl}" rel="noreferrer">Back to ${named(app ?? 'the app')}</a>
-      </p>`;
+function wayOn({ returnUrl, app, isOfPage }: ResultView): Html {
+  if (returnUrl === undefined) return html`<p>You can close this window.</p>`;
+  if (isOfPage) return html`<p>${pageButton(returnUrl)}</p>`;
+  return html`<p>
+    <a class="button second" href="${returnUrl}" rel="noreferrer">Back to ${named(app ?? 'the app')}</a>
+  </p>`;
+}
 
 const accountName = ({ account }: ResultView): Html =>
   account === undefined ? html`the account` : named(account);

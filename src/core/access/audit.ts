@@ -23,6 +23,7 @@ type AuditEvent =
   | 'provider_revocation'
   | 'manage_link_created'
   | 'manage_link_opened'
+  | 'manage_signed_in'
   | 'key_created'
   | 'key_changed'
   | 'key_rotated'
@@ -60,7 +61,7 @@ export interface AuditEntry {
 
 export interface AuditFilter {
   readonly tenant?: string | undefined;
-  /** The id of the acting key, or `operator` for the command line. */
+  /** The id of the acting key, `operator` for the command line, or `page` for a user on the page of connections. */
   readonly keyId?: string | undefined;
   readonly event?: string | undefined;
   /** Inclusive. */

@@ -11,6 +11,9 @@ export type Scope = (typeof SCOPES)[number];
 export const SIGN_IN_MODES = ['direct', 'page', 'caller'] as const;
 export type SignInMode = (typeof SIGN_IN_MODES)[number];
 
+/** Stands for the API key where the user asks, on the page of connections. */
+export const PAGE_KEY_ID = 'page';
+
 /** The two uses of a key that a quota limits: proxied calls and searches. */
 export type Use = 'calls' | 'searches';
 /** Limits per calendar month (UTC); an absent use is unlimited. */

@@ -34,9 +34,16 @@ export const tenants = pgTable(
       .array()
       .notNull()
       .default(sql`'{}'`),
+    /** The provider at which users sign in to their own page, and the claim that is their id at the app; null: they need a link. */
+    pageProvider: text('page_provider'),
+    pageClaim: text('page_claim').$type<'email' | 'sub'>(),
     createdAt: createdAt(),
   },
-  table => [check('tenants_sign_in_mode', sql`${table.signInMode} in ('direct', 'page', 'caller')`)],
+  table => [
+    check('tenants_sign_in_mode', sql`${table.signInMode} in ('direct', 'page', 'caller')`),
+    check('tenants_page_provider', sql`(${table.pageProvider} is null) = (${table.pageClaim} is null)`),
+    check('tenants_page_claim', sql`${table.pageClaim} in ('email', 'sub')`),
+  ],
 );
 
 /** End users, identified by the caller's own `user_id`: byte-exact, unique within a tenant. */

@@ -21,6 +21,8 @@ interface TenantInfo {
   /** How sign-ins are completed unless the caller asks for more. */
   readonly mode: SignInMode;
   readonly return_urls: readonly string[];
+  /** The provider at which users sign in to their page, and the claim that is their `user_id`. */
+  readonly sign_in: { readonly provider: string; readonly user_id: 'email' | 'sub' } | null;
   readonly created_at: string;
 }
 
@@ -30,6 +32,8 @@ interface TenantChange {
   readonly mode?: SignInMode | undefined;
   /** Replaces the whole list. */
   readonly returnUrls?: readonly string[] | undefined;
+  /** null removes it. */
+  readonly signIn?: TenantInfo['sign_in'] | undefined;
 }
 
 /** Tenants own keys, users and sessions. */
@@ -60,13 +64,16 @@ export class Tenants {
    */
   async change(
     id: string,
-    { name, mode, returnUrls }: TenantChange,
+    { name, mode, returnUrls, signIn }: TenantChange,
     actor: Partial<Actor> = {},
   ): Promise<TenantInfo> {
     const changes = {
       ...(name === undefined ? {} : { name: name === '' ? null : name }),
       ...(mode === undefined ? {} : { signInMode: mode }),
       ...(returnUrls === undefined ? {} : { returnUrls: [...new Set(returnUrls.map(requireReturnUrl))] }),
+      ...(signIn === undefined
+        ? {}
+        : { pageProvider: signIn?.provider ?? null, pageClaim: signIn?.user_id ?? null }),
     };
     if (Object.keys(changes).length === 0) return this.get(id);
     return this.#db.transaction(async tx => {
@@ -113,6 +120,10 @@ const info = (row: typeof tenants.$inferSelect): TenantInfo => ({
   name: row.name,
   mode: row.signInMode,
   return_urls: row.returnUrls,
+  sign_in:
+    row.pageProvider === null || row.pageClaim === null
+      ? null
+      : { provider: row.pageProvider, user_id: row.pageClaim },
   created_at: row.createdAt.toISOString(),
 });
 

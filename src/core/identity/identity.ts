@@ -9,6 +9,7 @@ import { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
 import type { Audit } from '../access/audit.ts';
 import type { IdentityContext } from './context.ts';
+import { UserCalls } from './calls.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
 import { IdentityTokens, SigningKeys } from './tokens/identity-token.ts';
@@ -23,6 +24,7 @@ import { RefreshTokens } from './tokens/refresh-tokens.ts';
 import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
+import { PageSignIns } from './sign-in/page-sign-in.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
@@ -42,6 +44,8 @@ export interface Identity {
   readonly credentials: Credentials;
   readonly connections: Connections;
   readonly manage: Manage;
+  readonly pageSignIns: PageSignIns;
+  readonly calls: UserCalls;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -113,6 +117,11 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const holdings = new Holdings(db, clock);
   const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
+  const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });
+  const calls = new UserCalls({ db, clock, log });
+  const manage = new Manage({ context, connections, revocations, sessions, calls, accessFor: accessOf });
+  const sealing = new Sealing(keks, clock);
+  const admit = manage.admit.bind(manage);
   return {
     sessions,
     signIns: new SignIns({ context, connections, authorization, holdings }),
@@ -124,13 +133,15 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     holdings,
     webhooks,
     authorization,
-    accessFor: accessFor.bind(undefined, holdings, { providers, authorization }),
+    accessFor: accessOf,
     context,
-    manage: new Manage(context, connections, revocations),
+    manage,
+    pageSignIns: new PageSignIns({ context, sealing, admit }),
+    calls,
     signingKeys,
     retention,
     providers,
-    sealing: new Sealing(keks, clock),
+    sealing,
     vaultKeys: {
       rewrap: () => rewrap(db, vault),
       requireUnused: keyId => requireUnused(db, vault, keyId),
@@ -141,7 +152,13 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
       retention.start();
     },
     async close() {
-      await Promise.all([retention.close(), outbox.close(), webhooks.close(), credentials.close()]);
+      await Promise.all([
+        retention.close(),
+        outbox.close(),
+        webhooks.close(),
+        credentials.close(),
+        calls.close(),
+      ]);
       await Promise.all([outbound.close(), small.close()]);
     },
   };

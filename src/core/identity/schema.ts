@@ -7,6 +7,7 @@ import {
   integer,
   jsonb,
   pgTable,
+  primaryKey,
   text,
   unique,
   uniqueIndex,
@@ -196,6 +197,8 @@ export const connections = pgTable(
     createdAt: createdAt(),
     updatedAt: instant('updated_at').notNull().defaultNow(),
     lastUsedAt: instant('last_used_at'),
+    /** The API key that asked for the connection, `operator`, or `page` for the user; null if it is not known. */
+    askedBy: text('asked_by'),
   },
   table => [
     ownedByUser('connections_user', table),
@@ -289,5 +292,38 @@ export const manageLinks = pgTable(
     index('manage_links_user').on(table.userId),
     index('manage_links_expires_at').on(table.expiresAt),
     check('manage_links_used', sql`(${table.usedAt} is null) = (${table.browserHash} is null)`),
+  ],
+);
+
+export const CALL_OUTCOMES = ['worked', 'answered', 'failed', 'refused', 'not_connected', 'stopped'] as const;
+
+/** The calls for a user, as the user's own page shows them: equal calls of a minute are one row. Never contains arguments. */
+export const userCalls = pgTable(
+  'user_calls',
+  {
+    tenantId: text('tenant_id').notNull(),
+    userId: text('user_id').notNull(),
+    minute: instant('minute').notNull(),
+    serverId: text('server_id').notNull(),
+    /** The tool, or the method of a request that calls none. */
+    tool: text().notNull(),
+    keyId: text('key_id').notNull(),
+    outcome: text().notNull().$type<(typeof CALL_OUTCOMES)[number]>(),
+    times: integer().notNull(),
+    /** The time of the last one. */
+    lastAt: instant('last_at').notNull(),
+  },
+  table => [
+    primaryKey({
+      name: 'user_calls_one',
+      columns: [table.userId, table.minute, table.serverId, table.tool, table.keyId, table.outcome],
+    }),
+    ownedByUser('user_calls_user', table),
+    index('user_calls_minute').on(table.minute),
+    check(
+      'user_calls_outcome',
+      sql`${table.outcome} in ('worked', 'answered', 'failed', 'refused', 'not_connected', 'stopped')`,
+    ),
+    check('user_calls_times', sql`${table.times} >= 1`),
   ],
 );

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
+import { scanJson } from '../../platform/json-scan.ts';
 import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 import { NotAdmitted } from './admission.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -95,11 +96,28 @@ export function methodOf(body: Buffer): string | undefined {
   return undefined;
 }
 
-/** Counts the messages in a body: a batch (revision 2025-03-26) has several. Returns at least 1. */
-export function messagesIn(body: Buffer): number {
+/** Returns the tool that a passed `tools/call` names; undefined if it names none. */
+export function toolOf(body: Buffer): string | undefined {
+  try {
+    const { members } = scanJson(body, { find: { params: { name: {} } }, allowBom: true });
+    const found = members.get('params')?.members.get('name');
+    const name: unknown = found && JSON.parse(body.toString('utf8', found.start, found.end));
+    return typeof name === 'string' ? name : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns whether a body is a batch (revision 2025-03-26), which may have several messages. */
+export function isBatch(body: Buffer): boolean {
   // A byte order mark is not JSON, but many parsers skip it.
   const start = body.subarray(0, 3).equals(BYTE_ORDER_MARK) ? 3 : 0;
-  if (body[skipSpace(body, start)] !== OPEN_LIST) return 1;
+  return body[skipSpace(body, start)] === OPEN_LIST;
+}
+
+/** Counts the messages in a body. Returns at least 1. */
+export function messagesIn(body: Buffer): number {
+  if (!isBatch(body)) return 1;
   let depth = 0;
   let messages = 0;
   for (let at = 0; at < body.length; at++) {

@@ -14,6 +14,7 @@ import type { Credential } from '../identity/connections/holdings.ts';
 import { Admission } from './admission.ts';
 import { CheckedCalls } from './arguments/checked-call.ts';
 import {
+  BATCH,
   classifyReply,
   classifyResult,
   classifyStatus,
@@ -21,6 +22,7 @@ import {
   isUse,
   noteReply,
   Reporter,
+  shownMethod,
   toolNamed,
   tracedCall,
   type Operation,
@@ -29,7 +31,7 @@ import {
 } from './reporting.ts';
 import { inspect, type Inspection } from './inspect.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
-import { methodOf } from './pass-through-messages.ts';
+import { isBatch, methodOf, toolOf } from './pass-through-messages.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
 import {
   listAllTools,
@@ -161,7 +163,8 @@ export function createProxy(options: ProxyOptions): McpProxy {
     async call(caller, { method, params, ...target }) {
       requireForwardable(method);
       const classify = isUse(method) ? classifyReply : undefined;
-      const operation = { ...target, kind: 'call' as const, tool: toolNamed(method, params), classify };
+      const named = { tool: toolNamed(method, params), method: shownMethod(method) };
+      const operation = { ...target, ...named, kind: 'call' as const, classify };
       const { answer } = await calls.run(caller, operation, sender => sender.send(method, params));
       return answer;
     },
@@ -171,7 +174,7 @@ export function createProxy(options: ProxyOptions): McpProxy {
     callToolInteractively: (caller, input) => callTool(caller, input, toolOutcome),
 
     listTools(caller, target) {
-      return calls.run(caller, { ...target, kind: 'list' }, async sender => {
+      return calls.run(caller, { ...target, kind: 'list', method: 'tools/list' }, async sender => {
         const { server, connectionKey } = sender.view;
         const tools = definitions.keep(sender.view, await calls.allTools(sender));
         return { tools: connectionKey === undefined ? warnedTools(server, tools, clock.now()) : tools };
@@ -182,7 +185,8 @@ export function createProxy(options: ProxyOptions): McpProxy {
       const method = request.body && methodOf(request.body);
       const classify = isPassedUse(method) ? classifyStatus : undefined;
       const kind = request.method === 'POST' && method !== 'subscriptions/listen' ? 'pass' : undefined;
-      const operation = { serverId: request.serverId, kind, classify, isPassed: true } as const;
+      const named = caller.subject && request.body ? namesIn(request.body, method) : {};
+      const operation = { serverId: request.serverId, ...named, kind, classify, isPassed: true } as const;
       await calls.track(caller, operation, server =>
         tracedCall(
           () => ({ server, method, httpMethod: request.method }),
@@ -215,6 +219,12 @@ export function createProxy(options: ProxyOptions): McpProxy {
       return upstream.sessionCount;
     },
   };
+}
+
+/** Returns what a user's record calls a passed-through request; nothing for a response. */
+function namesIn(body: Buffer, method: string | undefined): Pick<Operation<never>, 'tool' | 'method'> {
+  if (method === undefined) return isBatch(body) ? { method: BATCH } : {};
+  return { tool: method === 'tools/call' ? toolOf(body) : undefined, method: shownMethod(method) };
 }
 
 /** Methods that do not work in a single call, and alternatives. */
@@ -302,7 +312,7 @@ class Calls {
       return result;
     } catch (thrown) {
       if (thrown instanceof CallerAbortError) {
-        reporter.aborted(operation, startedAtMs);
+        reporter.aborted(caller, operation, startedAtMs);
         throw thrown;
       }
       const error = withAccessAdvice(fromThrown(thrown), server);

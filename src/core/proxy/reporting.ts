@@ -2,7 +2,8 @@ import type { ErrorCode, SwitchboardError } from '../../errors.ts';
 import type { CallKind, Metrics } from '../metrics.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Caller } from '../access/caller.ts';
-import type { CallOutcome, ClaimedCall } from '../feedback-types.ts';
+import type { CallOutcome as ClaimedOutcome, ClaimedCall } from '../feedback-types.ts';
+import type { CallOutcome, EndedCall } from '../identity/calls.ts';
 import { NotAdmitted } from './admission.ts';
 import { errorOf, glimpseOf, type Params, type RpcAnswer, type UpstreamReply } from './upstream/envelope.ts';
 import { HttpFailure } from './upstream/failures.ts';
@@ -21,6 +22,8 @@ export interface Target {
 /** One operation on a server, for counting and reporting. */
 export interface Operation<T> extends Target {
   readonly tool?: string | undefined;
+  /** What users are shown of a request that calls no tool: `shownMethod`, or `BATCH`. */
+  readonly method?: string | undefined;
   /** The kind under which its outcome is counted. Absent for open streams. */
   readonly kind?: CallKind | undefined;
   /** Present for pass-through requests. */
@@ -40,6 +43,8 @@ export interface Reports {
    * clients. Must not throw.
    */
   readonly onOpenResult?: (server: ServerHead, answer: { readonly result: unknown }) => void;
+  /** Called when a call for a user has ended; with a listing only if a connection was missing. Must not throw. */
+  readonly onUserCall?: (call: EndedCall) => void;
   /** Called when a call that names a search has ended, unless its caller disconnected. Must not throw. */
   readonly onClaimedCall?: (call: ClaimedCall) => void;
 }
@@ -63,6 +68,7 @@ export class Reporter {
     const ok = operation.classify?.(result);
     this.#count(operation, ok === false ? 'upstream_error' : 'ok', startedAtMs);
     this.#tell(caller, operation, ok, operation.classify ? 'inconclusive' : 'listed');
+    if (caller.subject) this.#note(caller, operation, outcomeOf(operation, result, ok));
   }
 
   /** @param reply the response to a request of any method that carried no credential */
@@ -72,8 +78,9 @@ export class Reporter {
     this.#parts.onOpenResult?.(server, answer);
   }
 
-  aborted(operation: Operation<never>, startedAtMs: number): void {
+  aborted(caller: Caller, operation: Operation<never>, startedAtMs: number): void {
     this.#count(operation, 'aborted', startedAtMs);
+    this.#note(caller, operation, 'stopped');
   }
 
   failed(caller: Caller, operation: Operation<never>, error: SwitchboardError, startedAtMs: number): void {
@@ -83,6 +90,7 @@ export class Reporter {
     const how = { isShortened, isPassed: operation.isPassed === true };
     const isServers = isFaultOfServer(error);
     this.#tell(caller, operation, isServers ? classifyFailure(error, how) : undefined, 'inconclusive');
+    this.#note(caller, operation, OUTCOMES[error.code] ?? (isServers ? 'failed' : 'refused'));
     const fields = {
       serverId: operation.serverId,
       tenantId: caller.tenantId,
@@ -99,11 +107,19 @@ export class Reporter {
     if (kind) this.#parts.metrics?.calls.ended(kind, outcome, performance.now() - startedAtMs);
   }
 
+  /** Notes a call for its user, if it has one. */
+  #note({ subject, keyId }: Caller, operation: Operation<never>, outcome: CallOutcome): void {
+    const { serverId, classify, method, tool = method } = operation;
+    if (!subject || tool === undefined) return;
+    if (classify || method === BATCH || outcome === 'not_connected')
+      this.#parts.onUserCall?.({ subject, keyId, serverId, tool, outcome });
+  }
+
   #tell(
     { tenantId }: Caller,
     { serverId, queryLogId, tool, classify }: Operation<never>,
     ok: Evidence,
-    otherwise: Extract<CallOutcome, 'listed' | 'inconclusive'>,
+    otherwise: Extract<ClaimedOutcome, 'listed' | 'inconclusive'>,
   ): void {
     const { onOutcome, onClaimedCall } = this.#parts;
     if (classify && ok !== undefined) onOutcome?.({ serverId, tenantId, ok });
@@ -112,6 +128,23 @@ export class Reporter {
     const outcome = ok === undefined ? otherwise : conclusion;
     onClaimedCall?.({ queryLogId, tenantId, serverId, tool, outcome });
   }
+}
+
+/** Stands for the messages of a pass-through client in one body, which is not looked into. */
+export const BATCH = 'several requests';
+
+/** What users see of an error that says more than whose fault it is. */
+const OUTCOMES: Partial<Record<ErrorCode, CallOutcome>> = {
+  connection_required: 'not_connected',
+  upstream_input_required: 'answered',
+};
+
+/** Returns what a user sees of a call that got a result. Passed-through results are not looked into. */
+function outcomeOf({ isPassed }: Operation<never>, result: unknown, ok: Evidence): CallOutcome {
+  if (isPassed) return ok === true || result === 200 ? 'answered' : 'failed';
+  if (ok === true) return 'worked';
+  const reply = isObject(result) && isObject(result['answer']) ? result['answer']['result'] : result;
+  return isObject(reply) && reply['resultType'] === 'input_required' ? 'answered' : 'failed';
 }
 
 /**
@@ -254,6 +287,9 @@ const METHODS: ReadonlySet<string> = new Set([
 
 /** Returns the method, or a common name for unknown methods. */
 export const knownMethod = (method: string): string => (METHODS.has(method) ? method : '_OTHER');
+
+/** Returns the method for users, who are shown no word of a caller's own. */
+export const shownMethod = (method: string): string => (METHODS.has(method) ? method : 'another request');
 
 interface Replied {
   readonly status: number;

@@ -11,7 +11,8 @@ import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { excluded } from '../../platform/database/columns.ts';
 import { queryLog as queries, searchOutcomes as table } from './schema.ts';
 import { WriteBehind } from '../../platform/database/write-behind.ts';
-import { isQueryLogId, RETENTION_DAYS, retainedSince, storable, type QueryLog } from './query-log.ts';
+import { isQueryLogId, RETENTION_DAYS, retainedSince, type QueryLog } from './query-log.ts';
+import { storable } from '../../platform/sanitize.ts';
 
 /** The maximum bytes of a tool's name. It is part of a key, and an index accepts at most 2,704 bytes. */
 const MAX_TOOL_BYTES = 512;

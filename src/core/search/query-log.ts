@@ -2,6 +2,7 @@ import { and, eq, gte, lt } from 'drizzle-orm';
 import type { Clock } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
+import { storable } from '../../platform/sanitize.ts';
 import { purgeWhere } from '../../platform/database/delete-in-batches.ts';
 import { queryLog as table } from './schema.ts';
 import { BATCH_ROWS, WriteBehind } from '../../platform/database/write-behind.ts';
@@ -17,9 +18,6 @@ export const retainedSince = (clock: Clock, days = RETENTION_DAYS): Date =>
 
 /** Returns whether the text has the format of a query log id, so that others need no lookup. */
 export const isQueryLogId = (text: string): boolean => /^qry_[0-9A-Za-z]{22}$/.test(text);
-
-/** Removes characters that Postgres cannot store, which would keep other rows in the batch from being written. */
-export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '\uFFFD');
 
 export interface LoggedQuery {
   /** `qry_…` */

@@ -145,6 +145,12 @@ async function liveThrough(
   const manager = new UserAgent();
   const list = await manager.follow(await manager.submit(await manager.get(manage.url)));
   expect(list.html).toContain('canary@example.test');
+  const renewed = await manager.follow(await manager.submit(list));
+  await sb.signIn(await manager.open(renewed.url), { login: 'canary', agent: manager });
+  await sb.admin.request('POST', '/tenants/local', { sign_in: { provider: 'local', user_id: 'sub' } });
+  const guest = new UserAgent();
+  const atProvider = await guest.open(`${sb.url}/manage/sign-in/local`);
+  expect((await sb.signIn(atProvider, { login: USER, agent: guest })).html).toContain('You are signed in');
   idp.faults.revocation = { status: 500 };
   await sb.revoke(USER);
   await look();

@@ -60,6 +60,7 @@ async function startFailing(error: Error) {
     identity: {
       signIns: { view: fail, result: fail, callback: fail },
       manage: { isOpen: fail, view: fail },
+      pageSignIns: { view: fail, returned: () => Promise.resolve() },
       signingKeys: { jwks: fail },
     },
     rateLimits: { take: () => Promise.resolve() },

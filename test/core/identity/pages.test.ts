@@ -397,6 +397,8 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
     });
 
     describe('the page of connections', () => {
+      /** The forms of the first connection: to make it again, and to end it. */
+      const DISCONNECT = { formIndex: 1 };
       const manage = async (user: string, agent = new UserAgent()) => {
         const link = (await sb.post('/v1/identity/manage', { user_id: user })).json.url as string;
         const opened = await agent.submit(await agent.get(link));
@@ -447,12 +449,14 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
           'never',
         ])
           expect(textOf(list)).toContain(named);
-        const after = await agent.follow(await agent.submit(list));
+        const after = await agent.follow(await agent.submit(list, DISCONNECT));
         expect(textOf(after)).toContain('Disconnected.');
         expect(textOf(after)).toContain('No account is connected.');
         expect(await connections(user)).toEqual([]);
         // The same form again, as by a second click.
-        expect(textOf(await agent.follow(await agent.submit(list)))).toContain('was already disconnected');
+        expect(textOf(await agent.follow(await agent.submit(list, DISCONNECT)))).toContain(
+          'was already disconnected',
+        );
       });
 
       it('says which connection must be made again', async () => {
@@ -471,7 +475,9 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         await sb.connect(other);
         const [{ id }] = await connections(other);
         const { agent, list } = await manage(user);
-        const foreign = await agent.follow(await agent.submit(list, { fields: { connection: id } }));
+        const foreign = await agent.follow(
+          await agent.submit(list, { ...DISCONNECT, fields: { connection: id } }),
+        );
         expect(textOf(foreign)).toContain('was already disconnected');
         expect(await connections(other)).toHaveLength(1);
         const question = await agent.get(`${sb.url}/manage/revoke-all`);

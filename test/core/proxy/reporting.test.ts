@@ -7,12 +7,17 @@ import {
   sentTooMuch,
 } from '../../../src/core/proxy/upstream/failures.ts';
 import {
+  BATCH,
   classifyFailure,
   classifyReply,
   classifyResult,
   classifyStatus,
+  Reporter,
+  type Operation,
 } from '../../../src/core/proxy/reporting.ts';
 import { SwitchboardError } from '../../../src/errors.ts';
+import type { EndedCall } from '../../../src/core/identity/calls.ts';
+import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 const how = { isShortened: false, isPassed: false };
 const http = (status: number) => httpFailure({ status, headers: {}, nowMs: 0, excerpt: '' });
@@ -119,5 +124,85 @@ describe('what a result says of its server', () => {
   it('an error without readable content: it failed', () => {
     expect(classifyResult({ isError: true })).toBe(false);
     expect(classifyResult({ isError: true, content: [null, 7, { text: 9 }] })).toBe(false);
+  });
+});
+
+describe('what the user of a call is told', () => {
+  const caller = {
+    tenantId: 'local',
+    keyId: 'key',
+    scopes: new Set<never>(),
+    subject: { userId: 'usr_1', epoch: 1 },
+    requestId: 'req',
+    signal: new AbortController().signal,
+  };
+  const call = { serverId: 'notes', tool: 'search', kind: 'call' as const };
+  const passed = { ...call, kind: 'pass' as const, isPassed: true as const, classify: classifyStatus };
+  const listing = { serverId: 'notes', method: 'tools/list', kind: 'list' as const };
+
+  /** The outcomes that a reporter notes. */
+  function noted(report: (reporter: Reporter) => void): string[] {
+    const calls: EndedCall[] = [];
+    report(
+      new Reporter({
+        log: createLog('silent'),
+        totalTimeoutMs: 60_000,
+        onUserCall: ended => void calls.push(ended),
+      }),
+    );
+    return calls.map(({ tool, outcome }) => `${tool} ${outcome}`);
+  }
+  const succeeded =
+    <T>(operation: Operation<T>, result: T) =>
+    (reporter: Reporter) =>
+      reporter.succeeded(caller, operation, result, 0);
+  const failed = (operation: Operation<never>, error: SwitchboardError) => (reporter: Reporter) =>
+    reporter.failed(caller, operation, error, 0);
+  const result = { ...call, classify: classifyResult };
+  const reply = { ...call, classify: classifyReply };
+  const missing = new SwitchboardError('connection_required', 'x');
+
+  it.each<[string, (reporter: Reporter) => void, string[]]>([
+    ['a result', succeeded(result, { content: [] }), ['search worked']],
+    [
+      "a tool's own failure",
+      succeeded(result, { isError: true, content: [{ type: 'text', text: 'not found' }] }),
+      ['search failed'],
+    ],
+    ['a question', succeeded(result, { resultType: 'input_required' }), ['search answered']],
+    [
+      'a question in a reply',
+      succeeded(reply, { answer: { jsonrpc: '2.0', id: 1, result: { resultType: 'input_required' } } }),
+      ['search answered'],
+    ],
+    [
+      'an error in a reply',
+      succeeded(reply, { answer: { jsonrpc: '2.0', id: 1, error: { code: -32_602, message: 'x' } } }),
+      ['search failed'],
+    ],
+    ['a passed reply', succeeded(passed, 200), ['search answered']],
+    ['a passed refusal', succeeded(passed, 404), ['search failed']],
+    ['a batch', succeeded({ ...passed, tool: undefined, method: BATCH }, 200), ['several requests answered']],
+    ['a listing', succeeded(listing, {}), []],
+    ['a time-out', failed(result, outOfTime(60_000)), ['search failed']],
+    ['HTTP 401', failed(result, http(401)), ['search failed']],
+    [
+      'a question that nobody can be asked',
+      failed(result, new SwitchboardError('upstream_input_required', 'x')),
+      ['search answered'],
+    ],
+    ['wrong arguments', failed(result, new SwitchboardError('invalid_request', 'x')), ['search refused']],
+    ['a missing connection', failed(result, missing), ['search not_connected']],
+    ['a listing without a connection', failed(listing, missing), ['tools/list not_connected']],
+    ['a listing that fails', failed(listing, outOfTime(60_000)), []],
+    ['a caller that goes away', reporter => reporter.aborted(caller, result, 0), ['search stopped']],
+  ])('%s', (_name, report, expected) => {
+    expect(noted(report)).toEqual(expected);
+  });
+
+  it('is nothing without a user', () => {
+    const { subject: _subject, ...nobody } = caller;
+    expect(noted(reporter => reporter.succeeded(nobody, result, { content: [] }, 0))).toEqual([]);
+    expect(noted(reporter => reporter.failed(nobody, result, missing, 0))).toEqual([]);
   });
 });

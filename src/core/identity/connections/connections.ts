@@ -1,8 +1,10 @@
 import { and, asc, eq, sql, type SQLWrapper } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId, sha256 } from '../../../platform/ids.ts';
+import { apiKeys } from '../../access/schema.ts';
 import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
+import { askerOf, type Asker } from '../calls.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import type { EndReason, ReauthReason } from '../webhooks/events.ts';
@@ -56,10 +58,18 @@ export interface ConnectionInfo {
   readonly last_used_at: string | null;
 }
 
-/** The holder and the target of a connection. */
+/** The holder and the target of a connection, and who asked for it. */
 export interface Owner extends Target {
   readonly tenantId: string;
   readonly userId: string;
+  /** As in the table. */
+  readonly askedBy: string | null;
+}
+
+/** A connection for its user's own page. */
+export interface ShownConnection extends ConnectionInfo {
+  /** Undefined if it is not known. */
+  readonly asker: Asker | undefined;
 }
 
 /** The connection that a sign-in has made or renewed. */
@@ -102,6 +112,20 @@ export class Connections {
     return rows.map(row => this.#infoOf(row));
   }
 
+  /** Lists a user's connections for the user's own page. */
+  async listShown(tenantId: string, userId: string): Promise<ShownConnection[]> {
+    const found = await this.#context.db
+      .select({ row: connections, key: { name: apiKeys.name, userId: apiKeys.userId } })
+      .from(connections)
+      .leftJoin(apiKeys, and(eq(apiKeys.id, connections.askedBy), eq(apiKeys.tenantId, connections.tenantId)))
+      .where(and(eq(connections.userId, userId), eq(connections.tenantId, tenantId)))
+      .orderBy(asc(connections.provider), asc(connections.resource));
+    return found.map(({ row, key }) => {
+      const asker = row.askedBy === null ? undefined : askerOf(row.askedBy, key, userId);
+      return Object.assign(this.#infoOf(row), { asker });
+    });
+  }
+
   #infoOf(row: ConnectionRow): ConnectionInfo {
     const serverId = serverIdOf(row.provider);
     return {
@@ -138,7 +162,7 @@ export class Connections {
     const isSame = existing !== undefined && existing.issuer === issuer && !hasValues(existing);
     const shared = forUsers === undefined ? {} : { forUsers };
     if (isSame && existing.subject === account.subject)
-      return this.#renew(tx, existing, { grant, account }, shared);
+      return this.#renew(tx, existing, { grant, account }, { ...shared, askedBy: owner.askedBy });
     if (isSame && !allowAccountChange) throw new AccountMismatch();
     if (existing) {
       await this.remove(tx, existing, 'replaced');
@@ -201,7 +225,7 @@ export class Connections {
     tx: Database,
     existing: ConnectionRow,
     { grant, account }: { grant: Grant; account: Account },
-    shared: { forUsers?: boolean },
+    more: { forUsers?: boolean; askedBy: string | null },
   ): Promise<MadeBySignIn> {
     const old = await this.tokensOf(existing);
     // A provider need not send a refresh token again for the same account. Without a subject, it is unknown whether the
@@ -216,7 +240,7 @@ export class Connections {
       .update(connections)
       .set({
         ...columns,
-        ...shared,
+        ...more,
         signIn,
         account: account.label ?? null,
         failedAt: null,

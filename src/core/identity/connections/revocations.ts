@@ -6,7 +6,7 @@ import { serverTarget } from './holdings.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
 import { revokedBy } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
-import { authSessions, connections, manageLinks } from '../schema.ts';
+import { authSessions, connections, manageLinks, userCalls } from '../schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/tenants.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
@@ -60,6 +60,7 @@ export class Revocations {
       if (!(await lockUser(tx, tenantId, userId))) return;
       await endTokens(tx, userId, 'revoked');
       await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
+      await tx.delete(userCalls).where(eq(userCalls.userId, userId));
       await this.#endSessions(tx, userId);
       for (const row of await this.#lockConnections(tx, userId))
         await this.#connections.remove(tx, row, revokedBy(actor));

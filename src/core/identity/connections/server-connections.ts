@@ -165,7 +165,7 @@ export class ServerConnections {
       if (!own) return false;
       const { id } = await connections.putValues(
         tx,
-        { tenantId, userId, ...target },
+        { tenantId, userId, ...target, askedBy: session.apiKeyId },
         { values, forUsers: false },
       );
       await tx
@@ -200,7 +200,7 @@ export class ServerConnections {
     const made = await context.db.transaction(async tx => {
       const { id: userId, tokenEpoch } = await ensureUser(tx, tenantId, externalId);
       if (before && before.tokenEpoch !== tokenEpoch) throw revokedMeanwhile();
-      const owner = { tenantId, userId, ...targetOf(server) };
+      const owner = { tenantId, userId, ...targetOf(server), askedBy: actor.keyId ?? null };
       const connection = await connections.putValues(tx, owner, { values, forUsers });
       await this.#record(tx, actor, userId, serverId);
       return { userId, connection };

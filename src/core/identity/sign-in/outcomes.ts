@@ -156,7 +156,7 @@ export class Outcomes {
           .from(authSessions)
           .where(eq(authSessions.idHash, session.idHash))
           .for('update');
-        const made = await put(tx, { tenantId, userId, provider, resource });
+        const made = await put(tx, { tenantId, userId, provider, resource, askedBy: session.apiKeyId });
         const [completed] = await tx
           .update(authSessions)
           .set({ status: 'complete', finishedAt: sql`now()`, sealed: null, ...made })

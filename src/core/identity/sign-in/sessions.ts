@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
-import type { Caller, SignInMode } from '../../access/caller.ts';
+import type { Caller, SignInMode, Subject } from '../../access/caller.ts';
 import { tenants, users } from '../../access/schema.ts';
 import { ensureUser, lockUser, requireUserId, TENANT_HOLDER, type User } from '../../access/tenants.ts';
 import { isConnectionOf } from '../connections/connections.ts';
@@ -151,27 +151,51 @@ export class Sessions {
   async #justInTime(caller: Caller, goal: Goal, leastStrict: SignInMode): Promise<AuthSession> {
     const { tenantId, subject } = caller;
     if (!subject) throw new Error('only a user can be asked to connect an account');
-    const { userId, epoch } = subject;
-    const tenant = await this.#tenant(tenantId);
-    const required = strictest(tenant.signInMode, leastStrict);
-    // Nobody has named an address of the app for this session.
-    const [returnUrl] = required === 'caller' ? tenant.returnUrls : [];
-    const mode = required === 'caller' && returnUrl === undefined ? 'page' : required;
+    const { userId } = subject;
+    const { mode, returnUrl } = await this.#endOf(tenantId, leastStrict);
     const needed: NeededSession = { tenantId, userId, mode, goal };
     const early = await reusable(this.#context, this.#context.db, needed);
     if (early) return early;
     const draft = await this.#goals.draft(goal, mode);
     return this.#context.db.transaction(async tx => {
-      const user = await lockUser(tx, tenantId, userId);
-      if (!user) throw new Error('the user of a verified token no longer exists');
-      // Revoked since the token was checked: a link created now would restore revoked access.
-      if (epoch !== user.tokenEpoch) throw invalidToken();
+      const user = await lockLiveUser(tx, tenantId, subject);
       const known =
         (await reusable(this.#context, tx, needed)) ?? (await replaceOpen(this.#context, tx, needed));
       if (known) return known;
       await requireRoom(tx, user, { justInTime: true });
       return this.#insert(tx, caller, user, draft, { justInTime: true, returnUrl: returnUrl ?? null });
     });
+  }
+
+  /**
+   * Creates a session that a user asks for on the page of connections. It ends there or, in a tenant whose app confirms sign-ins, at the
+   * app, because a link to that page can be passed on.
+   * @throws SwitchboardError as `create` and `createForServer`; `identity_token_invalid` if the user was revoked meanwhile
+   */
+  async createOnPage(caller: Caller, userId: string, wanted: WantedOnPage): Promise<AuthSession> {
+    const { tenantId, subject } = caller;
+    if (!subject) throw new Error('the page of connections belongs to a user');
+    const { mode, returnUrl = `${this.#context.publicUrl()}${MANAGE_PATH}` } = await this.#endOf(
+      tenantId,
+      'page',
+    );
+    const goal = await this.#goalOnPage(tenantId, userId, wanted);
+    const draft = await this.#goals.draft(goal, mode);
+    return this.#context.db.transaction(async tx => {
+      const user = await lockLiveUser(tx, tenantId, subject);
+      await requireRoom(tx, user, { justInTime: false });
+      return this.#insert(tx, caller, user, draft, { returnUrl });
+    });
+  }
+
+  async #goalOnPage(tenantId: string, userId: string, wanted: WantedOnPage): Promise<Goal> {
+    if ('server' in wanted) {
+      const held = await this.#withGranted(tenantId, userId, targetOf(wanted.server));
+      return this.#goals.atServer(wanted.server, { held, isAsked: true });
+    }
+    const provider = this.#context.providers.require(wanted.provider);
+    const scopes = await this.#withGranted(tenantId, userId, wanted, wanted.scopes);
+    return goalAtProvider({ provider, scopes, resource: wanted.resource });
   }
 
   /**
@@ -259,6 +283,17 @@ export class Sessions {
     return { session_id: sessionId, auth_url: authUrl, expires_at: row.expiresAt.toISOString() };
   }
 
+  /** Returns how a session ends for which nobody has named an address of the app. */
+  async #endOf(
+    tenantId: string,
+    leastStrict: SignInMode,
+  ): Promise<{ mode: SignInMode; returnUrl?: string | undefined }> {
+    const tenant = await this.#tenant(tenantId);
+    const required = strictest(tenant.signInMode, leastStrict);
+    const [returnUrl] = required === 'caller' ? tenant.returnUrls : [];
+    return { mode: required === 'caller' && returnUrl === undefined ? 'page' : required, returnUrl };
+  }
+
   async #tenant(tenantId: string) {
     const [tenant] = await this.#context.db.select().from(tenants).where(eq(tenants.id, tenantId));
     return tenant ?? { signInMode: 'direct' as const, returnUrls: [] };
@@ -301,6 +336,22 @@ export interface SessionRequest {
   readonly allowAccountChange?: boolean;
   /** The e-mail address or the id of the only account that may be connected. */
   readonly expectedAccount?: string;
+}
+
+/** The path of the page of connections. */
+export const MANAGE_PATH = '/manage';
+
+/** What a user connects on the page of connections: a server, or an account at an identity provider. */
+export type WantedOnPage =
+  { readonly server: ServerHead } | (Target & { readonly scopes: readonly string[] });
+
+/** Locks the user of a token that was checked before. @throws SwitchboardError `identity_token_invalid` if it was revoked since */
+async function lockLiveUser(tx: Database, tenantId: string, { userId, epoch }: Subject): Promise<User> {
+  const user = await lockUser(tx, tenantId, userId);
+  if (!user) throw new Error('the user of a verified token no longer exists');
+  // A link created now would restore revoked access.
+  if (epoch !== user.tokenEpoch) throw invalidToken();
+  return user;
 }
 
 const noScopes = ({ id }: ServerHead) =>

@@ -1,4 +1,5 @@
 import { eq } from 'drizzle-orm';
+import { PAGE_KEY_ID } from '../../access/caller.ts';
 import { tenants, users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
 import { isConnectionOf } from '../connections/connections.ts';
@@ -30,6 +31,8 @@ export interface SignInView {
   readonly provider: string;
   /** The server that is connected; undefined for a sign-in with a provider. */
   readonly serverId: string | undefined;
+  /** True if the user asked for it on the page of connections. */
+  readonly isOfPage: boolean;
   readonly scopes: readonly string[];
 }
 
@@ -125,6 +128,7 @@ async function describe(context: IdentityContext, session: SessionRow): Promise<
     user: names?.user === TENANT_HOLDER ? undefined : (names?.user ?? ''),
     provider: serverId ?? context.providers.titleOf(session.provider),
     serverId,
+    isOfPage: session.apiKeyId === PAGE_KEY_ID,
     scopes: session.scopes,
   };
 }

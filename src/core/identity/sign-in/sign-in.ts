@@ -284,5 +284,5 @@ const isExpected = ({ subject, email }: Account, expected: string | undefined): 
 const inLowerCase = (address: string): string => address.replaceAll(/[A-Z]/g, letter => letter.toLowerCase());
 
 /** RFC 6749 §3.1: parameters must not be repeated. */
-const hasRepeated = (query: URLSearchParams): boolean =>
+export const hasRepeated = (query: URLSearchParams): boolean =>
   new Set(query.keys()).size !== [...query.keys()].length;

@@ -138,7 +138,7 @@ describe.each(DATABASES)('on $name, the webhook of a tenant', ({ kind, skipped }
       const { json } = await sb.post('/v1/identity/manage', { user_id: user });
       const agent = new UserAgent();
       const list = await agent.follow(await agent.submit(await agent.get(json.url)));
-      await agent.follow(await agent.submit(list));
+      await agent.follow(await agent.submit(list, { formIndex: 1 }));
       expect((await received(2))[1].data.reason).toBe('revoked_by_user');
 
       user = `hook-${++users}`;

@@ -1,0 +1,209 @@
+import { eq } from 'drizzle-orm';
+import { SwitchboardError } from '../../../errors.ts';
+import { newNonce } from '../../../platform/ids.ts';
+import type { Sealing } from '../../../platform/sealing.ts';
+import type { Actor } from '../../access/audit.ts';
+import { tenants } from '../../access/schema.ts';
+import { findUser, requireUserId, type User } from '../../access/tenants.ts';
+import { ProviderError, type Account, type Proof, type Provider } from '../connections/provider.ts';
+import type { IdentityContext } from '../context.ts';
+import { hasRepeated } from './sign-in.ts';
+
+/** How long a user may take at the provider. */
+const SIGN_IN_MS = 300_000;
+const PURPOSE = 'page-sign-in';
+/** Enough to know who it is. Nothing else is asked for, and no token is kept. */
+const SCOPES = ['openid', 'email'];
+
+/** Other ids need no lookup. */
+const TENANT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+
+/** What the page before the provider's says. */
+export interface PageSignInView {
+  readonly app: string | undefined;
+  /** The provider's title. */
+  readonly provider: string;
+  readonly providerOrigin: string;
+}
+
+/** A sign-in that has begun, in a cookie of its browser. */
+interface Begun extends Proof {
+  readonly tenantId: string;
+  readonly provider: string;
+}
+
+interface Rule {
+  readonly app: string | undefined;
+  readonly provider: Provider;
+  readonly claim: 'email' | 'sub';
+}
+
+type Entered =
+  /** The secret of the browser that may now see the page. */
+  | { readonly kind: 'entered'; readonly browser: string }
+  | { readonly kind: 'refused'; readonly reason: 'page_sign_in_failed' | 'page_sign_in_unknown' };
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly sealing: Pick<Sealing, 'seal' | 'open'>;
+  /** Opens the page of a user for one browser, and returns the secret of that browser. */
+  readonly admit: (
+    user: User & { readonly tenantId: string },
+    actor: Actor,
+    provider: string,
+  ) => Promise<string>;
+}
+
+/**
+ * The way to the page of connections without a link: users sign in at the provider that the operator has named for the tenant, where
+ * the claim that is named with it is their id at the app. It makes no user, connects nothing and keeps no token.
+ */
+export class PageSignIns {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Checks that users can be told by a provider.
+   * @throws SwitchboardError `invalid_request`, `provider_not_configured`
+   */
+  requireProvider(name: string): void {
+    if (this.#parts.context.providers.require(name).settings.issuer !== undefined) return;
+    throw new SwitchboardError(
+      'invalid_request',
+      `sign_in: ${name} is no OpenID provider, so it does not prove who a user is. Use one that has an issuer.`,
+    );
+  }
+
+  /** Returns undefined if the tenant does not exist, or has no such sign-in. @throws SwitchboardError `unavailable` */
+  async view(tenantId: string): Promise<PageSignInView | undefined> {
+    const rule = await this.#ruleOf(tenantId);
+    if (!rule) return undefined;
+    const { origin } = new URL(await this.#urlAt(rule.provider, newProof()));
+    return { app: rule.app, provider: rule.provider.settings.title, providerOrigin: origin };
+  }
+
+  /**
+   * Begins a sign-in. Returns the provider's page, and what the browser must keep until it comes back; undefined as `view`.
+   * @throws SwitchboardError `unavailable`
+   */
+  async begin(
+    tenantId: string,
+  ): Promise<{ readonly url: string; readonly kept: string; readonly keptMs: number } | undefined> {
+    const rule = await this.#ruleOf(tenantId);
+    if (!rule) return undefined;
+    const proof = newProof();
+    const begun: Begun = { ...proof, tenantId, provider: rule.provider.name };
+    return {
+      url: await this.#urlAt(rule.provider, proof),
+      kept: this.#parts.sealing.seal(PURPOSE, [], JSON.stringify(begun), SIGN_IN_MS),
+      keptMs: SIGN_IN_MS,
+    };
+  }
+
+  /**
+   * Ends a sign-in after the provider's redirect.
+   * @param kept what the browser kept
+   * @returns undefined if the browser has begun another sign-in than this one
+   */
+  async returned(
+    providerName: string,
+    query: URLSearchParams,
+    kept: string | undefined,
+    actor: Actor,
+  ): Promise<Entered | undefined> {
+    const text = kept === undefined ? undefined : this.#parts.sealing.open(PURPOSE, [], kept);
+    if (text === undefined) return undefined;
+    const begun = JSON.parse(text) as Begun;
+    if (begun.provider !== providerName || query.getAll('state').join(' ') !== begun.state) return undefined;
+    const rule = await this.#ruleOf(begun.tenantId);
+    // The operator may have changed it meanwhile.
+    if (rule?.provider.name !== providerName || hasRepeated(query)) return refused('page_sign_in_failed');
+    const account = await this.#accountOf(rule.provider, begun, query);
+    if (!account) return refused('page_sign_in_failed');
+    return this.#enter(begun.tenantId, rule, account, actor);
+  }
+
+  async #enter(
+    tenantId: string,
+    { provider, claim }: Rule,
+    account: Account,
+    actor: Actor,
+  ): Promise<Entered> {
+    const { context, admit } = this.#parts;
+    const userId = claim === 'sub' ? account.subject : account.email;
+    const user = userId === undefined ? undefined : await findKnown(context, tenantId, userId);
+    if (user) return { kind: 'entered', browser: await admit({ ...user, tenantId }, actor, provider.name) };
+    const meta = { provider: provider.name };
+    await context.audit.record(actor, { event: 'manage_signed_in', outcome: 'refused', tenantId, meta });
+    return refused('page_sign_in_unknown');
+  }
+
+  async #accountOf(provider: Provider, begun: Begun, query: URLSearchParams): Promise<Account | undefined> {
+    const { context } = this.#parts;
+    try {
+      const callback = new URL(`${this.#callbackOf(provider)}?${query.toString()}`);
+      return (await provider.exchange(callback, begun, { scopes: SCOPES, resource: '' })).account;
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      const level = error.reason === 'denied' ? 'info' : 'warn';
+      context.log[level](
+        { err: error, provider: provider.name },
+        'failed sign-in to the page of connections',
+      );
+      return undefined;
+    }
+  }
+
+  async #ruleOf(tenantId: string): Promise<Rule | undefined> {
+    const { db, providers } = this.#parts.context;
+    if (!TENANT.test(tenantId)) return undefined;
+    const [row] = await db
+      .select({ name: tenants.name, provider: tenants.pageProvider, claim: tenants.pageClaim })
+      .from(tenants)
+      .where(eq(tenants.id, tenantId));
+    if (!row?.claim) return undefined;
+    const provider = providers.get(row.provider ?? '');
+    if (provider?.settings.issuer === undefined) return undefined;
+    return { app: row.name ?? undefined, provider, claim: row.claim };
+  }
+
+  async #urlAt(provider: Provider, proof: Proof): Promise<string> {
+    const redirectUri = this.#callbackOf(provider);
+    const wanted = { ...proof, redirectUri, scopes: SCOPES, resource: '', loginHint: undefined };
+    try {
+      return await provider.authorizationUrl(wanted);
+    } catch (cause) {
+      if (!(cause instanceof ProviderError)) throw cause;
+      const text = `The identity provider ${provider.name} is unavailable. Try again soon.`;
+      throw new SwitchboardError('unavailable', text, { retryAfterSec: 5, cause });
+    }
+  }
+
+  #callbackOf({ name }: Provider): string {
+    return `${this.#parts.context.publicUrl()}/oauth/callback/${name}`;
+  }
+}
+
+const newProof = (): Proof => ({ state: newNonce(), nonce: newNonce(), verifier: newNonce() });
+
+const refused = (reason: Extract<Entered, { kind: 'refused' }>['reason']): Entered => ({
+  kind: 'refused',
+  reason,
+});
+
+/** Finds a user by the claim of a provider, which may be no id that a user can have. */
+async function findKnown(
+  { db }: IdentityContext,
+  tenantId: string,
+  userId: string,
+): Promise<User | undefined> {
+  try {
+    return await findUser(db, tenantId, requireUserId(userId));
+  } catch (error) {
+    if (error instanceof SwitchboardError && error.code === 'invalid_request') return undefined;
+    throw error;
+  }
+}
