@@ -13,7 +13,7 @@ import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { UPSTREAM_ERRORS } from '../../errors.ts';
 import { endpoint, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
 import { changeEndpoints } from './catalogue-changes.ts';
-import { ADMIN } from './fields.ts';
+import { ADMIN, ADMIN_READ } from './fields.ts';
 
 const serverInfo = z
   .looseObject({
@@ -121,7 +121,7 @@ const healthForOperators = (health: Health) => {
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
 const show = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/catalogue/:id',
   operationId: 'showServer',

@@ -8,7 +8,7 @@ import {
   scopeNames,
 } from '../http/connection-schemas.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN, tenantId } from './fields.ts';
+import { ADMIN, ADMIN_READ, tenantId } from './fields.ts';
 
 const tenant = tenantId.default(LOCAL_TENANT).describe('The tenant. Default: local.');
 
@@ -20,7 +20,7 @@ const forUsers = z
 const sessionShape = { session_id: z.string(), auth_url: z.string(), expires_at: z.iso.datetime() };
 
 const listConnections = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/connections',
   operationId: 'listConnectionsOfTenant',

@@ -12,6 +12,9 @@ export const ADMIN = {
   cache: 'no-store',
 } as const;
 
+/** As `ADMIN`, for endpoints that change nothing: keys with the scope `admin_read` may call them, too. */
+export const ADMIN_READ = { ...ADMIN, scope: 'admin_read' } as const;
+
 export const tenantId = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
-import { ADMIN, counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
+import { ADMIN, ADMIN_READ, counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;
@@ -8,7 +8,7 @@ const MAX_OVERLAP_SEC = 366 * 24 * 3600;
 const name = visibleLine(z.string().min(1).max(200)).describe('What the key is for.');
 
 const listKeys = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/keys',
   operationId: 'listKeys',
@@ -125,7 +125,7 @@ const tenantInfo = z.object({
 });
 
 const listTenants = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/tenants',
   operationId: 'listTenants',
@@ -137,7 +137,7 @@ const listTenants = endpoint({
 });
 
 const showTenant = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/tenants/:id',
   operationId: 'showTenant',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { SwitchboardError } from '../../errors.ts';
-import { ADMIN, day, nextCursor, page, tenantId, time } from './fields.ts';
+import { ADMIN_READ, day, nextCursor, page, tenantId, time } from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
@@ -10,7 +10,7 @@ const ofKey = z
   .optional();
 
 const usage = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/usage',
   operationId: 'listUsage',
@@ -61,7 +61,7 @@ function usagePlace(cursor: string): { day: string; keyId: string } {
 }
 
 const audit = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/audit',
   operationId: 'listAudit',

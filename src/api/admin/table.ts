@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { z } from 'zod';
-import { SCOPES, type Principal } from '../../core/access/caller.ts';
+import { FULL_SCOPES, type Principal } from '../../core/access/caller.ts';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Core } from '../../core/core.ts';
 import type { Clock } from '../../platform/time.ts';
@@ -53,7 +53,7 @@ const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefine
 /** The admin API for keys with the scope `admin`. */
 export const adminEndpoints: readonly Endpoint[] = shared.map(belowV1);
 
-const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(SCOPES) };
+const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(FULL_SCOPES) };
 
 /**
  * Serves the control socket: the same table with shorter paths, and the endpoints for the command line only. Access to the

@@ -2,7 +2,7 @@ import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
 import type { Core } from '../core.ts';
-import type { Caller, Principal, Scope } from './caller.ts';
+import { OPERATOR_SCOPES, type Caller, type Principal, type Scope } from './caller.ts';
 import type { QuotaState, Use } from './quota.ts';
 import type { Bucket, RateLimitState } from './rate-limits.ts';
 import { LOCAL_TENANT } from './tenants.ts';
@@ -167,20 +167,17 @@ async function parseWithinRate<Input>(
   }
 }
 
-/**
- * Returns the refusal of a key without the scope. The scope `admin` covers the whole installation, so it is valid only for keys of
- * the operator's own tenant.
- */
-function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
-  if (!scopes.has(scope))
+/** Returns the refusal of a key without the scope, or of an operator's scope outside the operator's own tenant. */
+export function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
+  if (!scopes.has(scope) && !(scope === 'admin_read' && scopes.has('admin')))
     return new SwitchboardError(
       'insufficient_scope',
       `This API key lacks the scope "${scope}". Use a key that has it.`,
     );
-  if (scope === 'admin' && tenantId !== LOCAL_TENANT)
+  if (OPERATOR_SCOPES.includes(scope) && tenantId !== LOCAL_TENANT)
     return new SwitchboardError(
       'insufficient_scope',
-      `Keys with the scope "admin" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
+      `Keys with the scope "${scope}" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
     );
   return undefined;
 }

@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import type { Scope, Use } from './caller.ts';
+import { OPERATOR_SCOPES, type Scope, type Use } from './caller.ts';
 import type { apiKeys } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
@@ -89,10 +89,11 @@ export function scopesFor(
       'invalid_request',
       `scopes: a key that acts for one user can only have ${USER_SCOPES.join(' and ')}, not ${refused}`,
     );
-  if (scopes.includes('admin') && tenantId !== LOCAL_TENANT)
+  const ofOperator = tenantId === LOCAL_TENANT ? undefined : scopes.find(one => OPERATOR_SCOPES.includes(one));
+  if (ofOperator !== undefined)
     throw new SwitchboardError(
       'invalid_request',
-      `scopes: admin covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
+      `scopes: ${ofOperator} covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
     );
   return scopes;
 }

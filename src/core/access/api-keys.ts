@@ -23,7 +23,7 @@ import {
   type QuotaChange,
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
-import { SCOPES, type Principal, type Quota } from './caller.ts';
+import { FULL_SCOPES, type Principal, type Quota } from './caller.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
@@ -92,7 +92,7 @@ const CACHE_MS = 2_000;
 const ENVIRONMENT_PRINCIPAL: Principal = {
   tenantId: LOCAL_TENANT,
   keyId: 'environment',
-  scopes: new Set(SCOPES),
+  scopes: new Set(FULL_SCOPES),
 };
 
 interface ApiKeysOptions {
@@ -201,7 +201,7 @@ export class ApiKeys {
   async createFirst(): Promise<string | undefined> {
     const [any] = await this.#db.select({ id: apiKeys.id }).from(apiKeys).limit(1);
     if (any) return undefined;
-    return (await this.create({ name: 'first start', scopes: SCOPES })).key;
+    return (await this.create({ name: 'first start', scopes: FULL_SCOPES })).key;
   }
 
   /** Lists keys, newest first, with their usage. */
