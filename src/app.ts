@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
+import { ConsoleSessions } from './core/access/console-sessions.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { followChanges } from './core/catalogue/change-feed.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
@@ -197,7 +198,8 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   const parts = { db, log, metrics, audit, clock, config: settings, dataDir, guard, publicUrl };
   const identity = await createIdentity(parts).catch(explainKeys(config));
   opened.defer(() => identity.close());
-  return { apiKeys, identity };
+  const consoleSessions = new ConsoleSessions({ db, audit, environmentKey, publicUrl });
+  return { apiKeys, identity, consoleSessions };
 }
 
 async function openSearch(

@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
+import { openInBrowser } from './browser.ts';
 import { DEFAULT_TENANT, tenant, tenantOf, UsageError, type Command, type Invocation } from './command.ts';
 import { plural, table, type Io } from './terminal.ts';
 import { firstCall, storedTools } from './tool-commands.ts';
@@ -217,14 +217,6 @@ function reasonOf(error = ''): string {
   const mark = error.indexOf(': ');
   const code = error.slice(0, Math.max(0, mark));
   return (Object.hasOwn(REASONS, code) ? REASONS[code] : undefined) ?? error.slice(mark < 0 ? 0 : mark + 2);
-}
-
-/** Opens the person's browser, if there is one; the link is on the terminal in any case. */
-function openInBrowser(url: string): void {
-  const openers: Partial<Record<NodeJS.Platform, string>> = { darwin: 'open', win32: 'explorer' };
-  const child = spawn(openers[process.platform] ?? 'xdg-open', [url], { stdio: 'ignore', detached: true });
-  child.once('error', () => {});
-  child.unref();
 }
 
 /** Puts a server's tools into the catalogue, as search finds a server by them. Returns their number, if they could be read. */

@@ -1,5 +1,6 @@
 import type { Metrics } from './metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
+import type { ConsoleSessions } from './access/console-sessions.ts';
 import type { RateLimits } from './access/rate-limits.ts';
 import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
@@ -24,6 +25,7 @@ interface Readiness {
 export interface Core {
   readonly apiKeys: ApiKeys;
   readonly audit: Audit;
+  readonly consoleSessions: ConsoleSessions;
   /** True if servers in the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;

@@ -1,6 +1,16 @@
 import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
-import { ADMIN, ADMIN_READ, counts, keyInfo, monthlyQuota, newKeyInfo, tenantId, time, visibleLine } from './fields.ts';
+import {
+  ADMIN,
+  ADMIN_READ,
+  counts,
+  keyInfo,
+  monthlyQuota,
+  newKeyInfo,
+  tenantId,
+  time,
+  visibleLine,
+} from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const MAX_OVERLAP_SEC = 366 * 24 * 3600;

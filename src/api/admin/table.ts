@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import { z } from 'zod';
-import { FULL_SCOPES, type Principal } from '../../core/access/caller.ts';
+import { FULL_SCOPES, OPERATOR_KEY_ID, type Principal } from '../../core/access/caller.ts';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Core } from '../../core/core.ts';
 import type { Clock } from '../../platform/time.ts';
@@ -53,7 +53,7 @@ const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefine
 /** The admin API for keys with the scope `admin`. */
 export const adminEndpoints: readonly Endpoint[] = shared.map(belowV1);
 
-const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(FULL_SCOPES) };
+const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: OPERATOR_KEY_ID, scopes: new Set(FULL_SCOPES) };
 
 /**
  * Serves the control socket: the same table with shorter paths, and the endpoints for the command line only. Access to the
@@ -145,6 +145,13 @@ const linkConnections = endpoint({
   },
 });
 
+const linkConsole = endpoint({
+  ...undocumented('post', '/console/link'),
+  bodySchema: z.strictObject({ read_only: z.boolean().default(false) }),
+  handle: ({ consoleSessions }, caller, { body: { read_only } }) =>
+    consoleSessions.createLink(read_only ? 'admin_read' : 'admin', caller),
+});
+
 const rewrapVault = endpoint({
   ...undocumented('post', '/vault/rewrap'),
   handle: async ({ identity }) => ({ sealed: await identity.vaultKeys.rewrap() }),
@@ -171,6 +178,7 @@ const operatorEndpoints: readonly Endpoint[] = [
   callTool,
   showForm,
   linkConnections,
+  linkConsole,
   rewrapVault,
   retireVaultKey,
   rotateSigningKey,

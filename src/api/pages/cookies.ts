@@ -1,11 +1,14 @@
 import { timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import type { CookieOptions, Request, Response } from 'express';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
+
+type WithHeaders = Pick<IncomingMessage, 'headers'>;
 
 const MANAGE_COOKIE_MS = 15 * 60_000;
 
 /**
- * The two cookies of the pages, each a secret of one browser. Over https their names start with `__Host-`, so that no other
+ * The cookies of the pages, each a secret of one browser. Over https their names start with `__Host-`, so that no other
  * host or path can set them. Over plain http, which is for loopback, browsers would refuse such names.
  */
 export class Cookies {
@@ -44,7 +47,21 @@ export class Cookies {
     response.clearCookie(`${this.#prefix}manage`, this.#options('strict'));
   }
 
-  #read({ headers }: Request, name: string): string | undefined {
+  /** Returns the secret of the browser in which an operator is signed in to the console. */
+  operator(request: WithHeaders): string | undefined {
+    return this.#read(request, 'console');
+  }
+
+  /** Lives as long as the browser; the session itself ends earlier. */
+  setOperator(response: Response, secret: string): void {
+    response.cookie(`${this.#prefix}console`, secret, this.#options('strict'));
+  }
+
+  clearOperator(response: Response): void {
+    response.clearCookie(`${this.#prefix}console`, this.#options('strict'));
+  }
+
+  #read({ headers }: WithHeaders, name: string): string | undefined {
     const start = `${this.#prefix}${name}=`;
     const pair = headers.cookie?.split(/; */).find(one => one.startsWith(start));
     const secret = pair?.slice(start.length);

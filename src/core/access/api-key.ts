@@ -89,7 +89,8 @@ export function scopesFor(
       'invalid_request',
       `scopes: a key that acts for one user can only have ${USER_SCOPES.join(' and ')}, not ${refused}`,
     );
-  const ofOperator = tenantId === LOCAL_TENANT ? undefined : scopes.find(one => OPERATOR_SCOPES.includes(one));
+  const ofOperator =
+    tenantId === LOCAL_TENANT ? undefined : scopes.find(one => OPERATOR_SCOPES.includes(one));
   if (ofOperator !== undefined)
     throw new SwitchboardError(
       'invalid_request',

@@ -23,7 +23,7 @@ import {
   type QuotaChange,
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
-import { FULL_SCOPES, type Principal, type Quota } from './caller.ts';
+import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
@@ -88,10 +88,10 @@ const sameHash = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.lengt
 /** How long a process caches a row that another process may have changed. */
 const CACHE_MS = 2_000;
 
-/** The holder of the key in `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
+/** The holder of the key in `SWITCHBOARD_API_KEY`. */
 const ENVIRONMENT_PRINCIPAL: Principal = {
   tenantId: LOCAL_TENANT,
-  keyId: 'environment',
+  keyId: ENVIRONMENT_KEY_ID,
   scopes: new Set(FULL_SCOPES),
 };
 

@@ -6,6 +6,11 @@ export type Scope = (typeof SCOPES)[number];
 /** The scopes of a key that may do everything: `admin` includes `admin_read`. */
 export const FULL_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity', 'admin'];
 
+/** The key id of requests with the key in `SWITCHBOARD_API_KEY`, in logs and limits. */
+export const ENVIRONMENT_KEY_ID = 'environment';
+/** The key id of the command line. */
+export const OPERATOR_KEY_ID = 'operator';
+
 /** What a session of the console may do: the scope that its requests have. */
 export type ConsoleRole = 'admin' | 'admin_read';
 
