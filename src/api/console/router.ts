@@ -87,13 +87,13 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   return router;
 }
 
+/** The best first: browsers name all that they know, in no order of preference. */
 const ENCODINGS: readonly Encoding[] = ['br', 'gzip', 'identity'];
 
 async function sendFile(request: Request, response: Response, next: () => void): Promise<void> {
   const file = (await consoleFiles()).get(request.path.slice('/console/'.length) || 'index.html');
   if (!file) return next();
-  const accepted = request.acceptsEncodings([...ENCODINGS]);
-  const encoding = ENCODINGS.find(one => one === accepted) ?? 'identity';
+  const encoding = ENCODINGS.find(one => request.acceptsEncodings(one) === one) ?? 'identity';
   const etag = `"${file.etag}-${encoding}"`;
   response.set({
     'Content-Security-Policy': PAGE_POLICY,

@@ -1,5 +1,5 @@
 import { SwitchboardError } from '../../errors.ts';
-import { OPERATOR_SCOPES, type Scope, type Use } from './caller.ts';
+import { OPERATOR_SCOPES, type Principal, type Scope, type Use } from './caller.ts';
 import type { apiKeys } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
@@ -97,4 +97,19 @@ export function scopesFor(
       `scopes: ${ofOperator} covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
     );
   return scopes;
+}
+
+/** Returns the refusal of a key without the scope, or of an operator's scope outside the operator's own tenant. */
+export function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
+  if (!scopes.has(scope) && !(scope === 'admin_read' && scopes.has('admin')))
+    return new SwitchboardError(
+      'insufficient_scope',
+      `This API key lacks the scope "${scope}". Use a key that has it.`,
+    );
+  if (OPERATOR_SCOPES.includes(scope) && tenantId !== LOCAL_TENANT)
+    return new SwitchboardError(
+      'insufficient_scope',
+      `Keys with the scope "${scope}" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
+    );
+  return undefined;
 }

@@ -3,7 +3,7 @@ import { and, eq, gt, isNull, lt, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
-import { lackingScope } from './admit.ts';
+import { lackingScope } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, OPERATOR_KEY_ID, type ConsoleRole, type Principal } from './caller.ts';
 import { apiKeys, consoleSessions as table } from './schema.ts';
