@@ -83,7 +83,7 @@ export async function ask(path, options) {
   }
 }
 
-/** @typedef {{ method?: string, query?: Record<string, unknown>, body?: unknown, signal?: AbortSignal }} Asked */
+/** @typedef {{ method?: string, query?: Query, body?: unknown, signal?: AbortSignal }} Asked */
 
 /** @param {string} url @param {Asked} [options] @returns {Promise<any>} */
 async function exchange(url, { method = 'GET', query = {}, body, signal: aborted } = {}) {
@@ -109,7 +109,9 @@ async function exchange(url, { method = 'GET', query = {}, body, signal: aborted
   throw new Problem(response.status, answer);
 }
 
-/** @param {Record<string, unknown>} query */
+/** @typedef {Readonly<Record<string, string | number | null | undefined>>} Query */
+
+/** @param {Query} query */
 const queryOf = query =>
   new URLSearchParams(
     Object.entries(query).flatMap(([name, value]) =>
@@ -160,7 +162,7 @@ function decode(segment) {
 /**
  * Returns the address of a screen. Empty filters are omitted.
  * @param {string | readonly string[]} path
- * @param {Record<string, unknown>} [filters]
+ * @param {Query} [filters]
  */
 export function hrefOf(path, filters = {}) {
   const search = queryOf(filters);
@@ -169,7 +171,7 @@ export function hrefOf(path, filters = {}) {
 
 /**
  * Shows the same screen with other filters, from the first page unless a cursor is among them.
- * @param {Record<string, unknown>} changes
+ * @param {Query} changes
  * @param {{ replace?: boolean }} [options] replace: without a step in the history, such as while typing
  */
 export function filter(changes, { replace = false } = {}) {

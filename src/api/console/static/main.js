@@ -143,8 +143,8 @@ function SignIn() {
   const send = async event => {
     event.preventDefault();
     setSending(true);
-    const key = String(new FormData(event.currentTarget).get('key') ?? '').trim();
-    await signIn({ key }).catch(error => {
+    const key = new FormData(event.currentTarget).get('key');
+    await signIn({ key: typeof key === 'string' ? key.trim() : '' }).catch(error => {
       setProblem(error);
       setSending(false);
     });

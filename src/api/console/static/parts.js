@@ -48,9 +48,9 @@ export const Bar = ({ value, of = 1, tone = '' }) =>
   </span>`;
 
 /** @param {{ text: string, label: string }} props label: what is copied, for screen readers */
-export const Copy = ({ text, label }) =>
-  html`<button type="button" class="small" onClick=${() => void copy(text, label)}>
-    <${Icon} name="copy" />Copy<span class="unseen"> ${label}</span>
+const Copy = ({ text, label }) =>
+  html`<button type="button" class="icon-only" title="Copy" onClick=${() => void copy(text, label)}>
+    <${Icon} name="copy" /><span class="unseen">Copy ${label}</span>
   </button>`;
 
 /** @param {string} text @param {string} label */
@@ -247,7 +247,7 @@ export const Filters = ({ children }) => html`<div class="filters" role="search"
 
 /** A name with its id below. @param {{ href?: string, name: Children, id: string }} props */
 export const Named = ({ href, name, id }) =>
-  html`<span class="named">
+  html`<span class="named main">
     ${href ? html`<a href=${href}>${name}</a>` : html`<span>${name}</span>`}<code>${id}</code>
   </span>`;
 

@@ -4,7 +4,7 @@ const NUMBER = new Intl.NumberFormat('en');
 const SHORT = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const SHARE = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
 const DATE_TIME = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
-const AGO = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
+const AGO = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 
 /** @param {number} value */
 export const number = value => NUMBER.format(value);
@@ -18,7 +18,7 @@ export const counted = (count, one, many = `${one}s`) => `${number(count)} ${cou
 
 /** @param {number} ms */
 export const duration = ms =>
-  ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  ms < 1_000 ? `${Math.round(ms)} ms` : `${Number((ms / 1_000).toFixed(ms < 10_000 ? 1 : 0))} s`;
 
 /** @param {string} at */
 export const dateTime = at => DATE_TIME.format(new Date(at));

@@ -90,7 +90,11 @@ function Followed({ filters: { cursor: _page, ...filters } }) {
     const look = async () => {
       if (isOnline.value && document.visibilityState === 'visible')
         await ask('audit', {
-          query: { ...filters, limit: LIMIT, after: known.length === 0 ? undefined : Math.max(0, known[0].id - OVERLAP) },
+          query: {
+            ...filters,
+            limit: LIMIT,
+            after: known.length === 0 ? undefined : Math.max(0, known[0].id - OVERLAP),
+          },
           signal: stop.signal,
         }).then(
           ({ audit }) => {
@@ -132,10 +136,21 @@ const Records = ({ records }) =>
     rows=${records}
     keyOf=${(/** @type {any} */ one) => one.id}
     columns=${[
-      { head: 'Event', cell: (/** @type {any} */ { event }) => html`<strong>${eventWords(event)}</strong>` },
-      { head: 'When', class: 'line', cell: (/** @type {any} */ { at }) => html`<time datetime=${at}>${dateTime(at)}</time>` },
-      { head: 'Outcome', cell: (/** @type {any} */ { outcome }) => html`<${State} said=${said(OUTCOME, outcome)} />` },
-      { head: 'Who', cell: (/** @type {any} */ record) => html`<${Who} ...${record} />` },
+      {
+        head: 'Event',
+        class: 'line',
+        cell: (/** @type {any} */ { event }) => html`<strong>${eventWords(event)}</strong>`,
+      },
+      {
+        head: 'When',
+        class: 'line',
+        cell: (/** @type {any} */ { at }) => html`<time datetime=${at}>${dateTime(at)}</time>`,
+      },
+      {
+        head: 'Outcome',
+        cell: (/** @type {any} */ { outcome }) => html`<${State} said=${said(OUTCOME, outcome)} />`,
+      },
+      { head: 'Who', class: 'line', cell: (/** @type {any} */ record) => html`<${Who} ...${record} />` },
       { head: 'Details', cell: (/** @type {any} */ { details }) => html`<${Details} details=${details} />` },
     ]}
   />`;
@@ -154,7 +169,9 @@ const Details = ({ details }) =>
     ${Object.entries(details).map(
       ([name, value]) =>
         html`<span key=${name}><span class="quiet">${name.replaceAll('_', ' ')}</span> ${
-          name === 'server' ? html`<a href=${hrefOf(['catalogue', String(value)])}>${String(value)}</a>` : String(value)
+          name === 'server'
+            ? html`<a href=${hrefOf(['catalogue', String(value)])}>${String(value)}</a>`
+            : String(value)
         }</span>`,
     )}
   </span>`;

@@ -8,13 +8,18 @@ import { duration } from '../words.js';
 export function CallDialog({ server, tool, onClose }) {
   const fields = fieldsOf(tool.input_schema);
   const [isJson, setJson] = useState(fields === undefined);
-  const [result, setResult] = useState(/** @type {{ answer: any, tookMs: number } | undefined} */ (undefined));
+  const [result, setResult] = useState(
+    /** @type {{ answer: any, tookMs: number } | undefined} */ (undefined),
+  );
   /** @param {Record<string, string>} given */
   const call = async given => {
     setResult(undefined);
     const args = isJson ? JSON.parse(given['json'] || '{}') : argumentsOf(fields ?? [], given);
     const startedAt = performance.now();
-    const answer = await ask('call', { method: 'POST', body: { server_id: server.id, name: tool.name, arguments: args } });
+    const answer = await ask('call', {
+      method: 'POST',
+      body: { server_id: server.id, name: tool.name, arguments: args },
+    });
     setResult({ answer, tookMs: performance.now() - startedAt });
   };
   return html`<${Dialog} title=${`Call ${tool.name}`} isWide onClose=${onClose}>
@@ -51,7 +56,8 @@ function fieldsOf(schema) {
 function kindOf(schema) {
   if (Array.isArray(schema?.enum)) return 'choice';
   if (schema?.type === 'string') return 'text';
-  if (schema?.type === 'number' || schema?.type === 'integer' || schema?.type === 'boolean') return schema.type;
+  if (schema?.type === 'number' || schema?.type === 'integer' || schema?.type === 'boolean')
+    return schema.type;
   return 'json';
 }
 
@@ -98,10 +104,13 @@ function Control({ field: { kind, choices, preset, isRequired }, joined }) {
     required=${isRequired}
     type=${isNumber ? 'number' : 'text'}
     step=${isNumber ? (kind === 'integer' ? '1' : 'any') : undefined}
-    defaultValue=${preset === undefined ? '' : String(preset)}
+    defaultValue=${preset === undefined ? '' : textOf(preset)}
     ...${joined}
   />`;
 }
+
+/** @param {unknown} preset */
+const textOf = preset => (typeof preset === 'string' ? preset : JSON.stringify(preset));
 
 /** Returns the arguments of a form; empty optional fields are omitted. @param {readonly ArgumentField[]} fields @param {Record<string, string>} given */
 const argumentsOf = (fields, given) =>
@@ -109,7 +118,12 @@ const argumentsOf = (fields, given) =>
     fields.flatMap(({ name, kind, isRequired }) => {
       const text = given[name] ?? '';
       if (text === '' && !(isRequired && kind === 'text')) return [];
-      return [[name, kind === 'text' ? text : kind === 'number' || kind === 'integer' ? Number(text) : read(name, text)]];
+      return [
+        [
+          name,
+          kind === 'text' ? text : kind === 'number' || kind === 'integer' ? Number(text) : read(name, text),
+        ],
+      ];
     }),
   );
 

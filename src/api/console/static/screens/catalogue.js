@@ -1,7 +1,20 @@
 import { useState } from 'preact/hooks';
 import { Change } from '../dialog.js';
 import { ask, hrefOf, html, place, useLoaded } from '../lib.js';
-import { ChoiceFilter, Empty, Filters, Loaded, Named, Pager, Screen, State, Table, Tag, TextFilter, Time } from '../parts.js';
+import {
+  ChoiceFilter,
+  Empty,
+  Filters,
+  Loaded,
+  Named,
+  Pager,
+  Screen,
+  State,
+  Table,
+  Tag,
+  TextFilter,
+  Time,
+} from '../parts.js';
 import { ACCESS, HEALTH, number, said } from '../words.js';
 import { EntryDialog } from './entry.js';
 import Server from './server.js';
@@ -98,19 +111,27 @@ const Servers = ({ servers }) =>
           html`<${Named} href=${hrefOf(['catalogue', id])} name=${name} id=${id} />
             ${!active && html`<${Tag} tone="bad">${unanswered ? 'Gave no answer for 30 days' : 'Deactivated'}<//>`}`,
       },
-      { head: 'Access', cell: (/** @type {any} */ { access }) => html`<${State} said=${said(ACCESS, access.status)} />` },
+      {
+        head: 'Access',
+        cell: (/** @type {any} */ { access }) => html`<${State} said=${said(ACCESS, access.status)} />`,
+      },
       {
         head: 'Health',
-        cell: (/** @type {any} */ { health }) => html`<${State} said=${said(HEALTH, health?.status ?? 'unvisited')} />`,
+        cell: (/** @type {any} */ { health }) =>
+          html`<${State} said=${said(HEALTH, health?.status ?? 'unvisited')} />`,
       },
-      { head: 'Checked', class: 'line', cell: (/** @type {any} */ { health }) => html`<${Time} at=${health?.checked_at} />` },
+      {
+        head: 'Checked',
+        class: 'line',
+        cell: (/** @type {any} */ { health }) => html`<${Time} at=${health?.checked_at} />`,
+      },
       {
         head: 'Tools',
         class: 'num',
         cell: (/** @type {any} */ { tools, suspicious_tools }) =>
-          html`${suspicious_tools > 0 && html`<${Tag} tone="warn">${number(suspicious_tools)} with warnings<//> `}${tools === 0
-            ? html`<span class="quiet">–</span>`
-            : number(tools)}`,
+          html`${suspicious_tools > 0 && html`<${Tag} tone="warn">${number(suspicious_tools)} with warnings<//> `}${
+            tools === 0 ? html`<span class="quiet">–</span>` : number(tools)
+          }`,
       },
     ]}
   />`;

@@ -58,7 +58,10 @@ function SignInThere({ url, session, onClose, onDone }) {
 
 /** Takes the key that a server wants. @param {{ server: { id: string, name: string }, onClose: () => void, onDone: () => void }} props */
 function KeyForm({ server, onClose, onDone }) {
-  const form = useLoaded(signal => ask('setup/credentials', { query: { server_id: server.id }, signal }), [server.id]);
+  const form = useLoaded(
+    signal => ask('setup/credentials', { query: { server_id: server.id }, signal }),
+    [server.id],
+  );
   /** @param {Record<string, string>} fields */
   const store = async ({ header = '', tenant = '', for_users, ...values }) => {
     const { tools, problem } = await ask('connections', {
@@ -66,7 +69,9 @@ function KeyForm({ server, onClose, onDone }) {
       body: {
         server_id: server.id,
         values: Object.fromEntries(
-          Object.entries(values).flatMap(([name, value]) => (value === '' ? [] : [[name.replace(/^value\./, ''), value]])),
+          Object.entries(values).flatMap(([name, value]) =>
+            value === '' ? [] : [[name.replace(/^value\./, ''), value]],
+          ),
         ),
         ...(header === '' ? {} : { header }),
         ...(tenant === '' ? {} : { tenant }),

@@ -1,7 +1,20 @@
 import { useState } from 'preact/hooks';
 import { Change, Confirm } from '../dialog.js';
 import { ask, hrefOf, html, place, say, useLoaded } from '../lib.js';
-import { ChoiceFilter, Empty, Filters, Loaded, Named, Pager, Screen, State, Table, Tag, TextFilter, Time } from '../parts.js';
+import {
+  ChoiceFilter,
+  Empty,
+  Filters,
+  Loaded,
+  Named,
+  Pager,
+  Screen,
+  State,
+  Table,
+  Tag,
+  TextFilter,
+  Time,
+} from '../parts.js';
 import { CONNECTION, said } from '../words.js';
 
 const LIMIT = 50;
@@ -15,7 +28,10 @@ const LOCAL = 'local';
 export default function Connections() {
   const { filters } = place.value;
   const query = filters['user_id'] === undefined ? filters : { tenant: LOCAL, ...filters };
-  const list = useLoaded(signal => ask('connections/all', { query: { ...query, limit: LIMIT }, signal }), [JSON.stringify(query)]);
+  const list = useLoaded(
+    signal => ask('connections/all', { query: { ...query, limit: LIMIT }, signal }),
+    [JSON.stringify(query)],
+  );
   const [asked, setAsked] = useState(/** @type {any} */ (undefined));
   const isFiltered = Object.keys(filters).length > 0;
   const close = () => setAsked(undefined);
@@ -89,9 +105,20 @@ const Rows = ({ rows, onAsk }) =>
           html`<span class="named"><span>${account ?? (fingerprint ? html`<code>${fingerprint}</code>` : html`<span class="quiet">–</span>`)}</span>
             <small class="quiet">${KINDS[kind]}</small></span>`,
       },
-      { head: 'Status', cell: (/** @type {any} */ { status }) => html`<${State} said=${said(CONNECTION, status)} />` },
-      { head: 'Last used', class: 'line', cell: (/** @type {any} */ { last_used_at }) => html`<${Time} at=${last_used_at} />` },
-      { head: 'Connected', class: 'line', cell: (/** @type {any} */ { connected_at }) => html`<${Time} at=${connected_at} />` },
+      {
+        head: 'Status',
+        cell: (/** @type {any} */ { status }) => html`<${State} said=${said(CONNECTION, status)} />`,
+      },
+      {
+        head: 'Last used',
+        class: 'line',
+        cell: (/** @type {any} */ { last_used_at }) => html`<${Time} at=${last_used_at} />`,
+      },
+      {
+        head: 'Connected',
+        class: 'line',
+        cell: (/** @type {any} */ { connected_at }) => html`<${Time} at=${connected_at} />`,
+      },
       {
         head: '',
         class: 'end',
@@ -110,7 +137,10 @@ const RevokeOne = ({ connection, onClose, onDone }) =>
     verb="Revoke"
     onClose=${onClose}
     onConfirm=${async () => {
-      const { ended } = await ask(`connections/${encodeURIComponent(connection.id)}/revoke`, { method: 'POST', body: {} });
+      const { ended } = await ask(`connections/${encodeURIComponent(connection.id)}/revoke`, {
+        method: 'POST',
+        body: {},
+      });
       say(ended ? `Revoked the connection with ${connection.title}.` : 'The connection was gone already.');
       onDone();
     }}

@@ -95,7 +95,8 @@ const AsForm = ({ server }) =>
         control=${(/** @type {any} */ joined) =>
           html`<select ...${joined}>
             ${AUTH_KINDS.map(
-              ([value, word]) => html`<option value=${value} selected=${value === kindOf(server)}>${word}</option>`,
+              ([value, word]) =>
+                html`<option value=${value} selected=${value === kindOf(server)}>${word}</option>`,
             )}
           </select>`}
       />
@@ -141,7 +142,17 @@ const EXAMPLE = {
 };
 
 /** Members of a shown server that are its state. */
-const STATE = ['access', 'active', 'health', 'origin', 'registry', 'tools_source', 'tools_listed_at', 'unanswered', 'warnings'];
+const STATE = new Set([
+  'access',
+  'active',
+  'health',
+  'origin',
+  'registry',
+  'tools_source',
+  'tools_listed_at',
+  'unanswered',
+  'warnings',
+]);
 
 /** @param {{ server?: any }} props */
 const AsJson = ({ server }) =>
@@ -153,4 +164,4 @@ const AsJson = ({ server }) =>
   />`;
 
 /** @param {any} server */
-const entryOnly = server => Object.fromEntries(Object.entries(server).filter(([name]) => !STATE.includes(name)));
+const entryOnly = server => Object.fromEntries(Object.entries(server).filter(([name]) => !STATE.has(name)));

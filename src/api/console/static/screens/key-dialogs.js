@@ -11,7 +11,7 @@ const SCOPES = [
   ['admin_read', 'see everything in this console'],
   ['admin', 'change everything in this console'],
 ];
-const USUAL = ['search', 'proxy', 'identity'];
+const USUAL = new Set(['search', 'proxy', 'identity']);
 
 /** Shows a new key, for the only time. @param {{ made: any, onClose: () => void }} props */
 const NewKey = ({ made, onClose }) =>
@@ -52,7 +52,7 @@ export function CreateDialog({ onClose, onDone }) {
               <legend>It may</legend>
               ${SCOPES.map(
                 ([scope, help]) =>
-                  html`<${Check} key=${scope} name="scope" value=${scope} label=${scope} help=${help} isOn=${USUAL.includes(scope)} />`,
+                  html`<${Check} key=${scope} name="scope" value=${scope} label=${scope} help=${help} isOn=${USUAL.has(scope)} />`,
               )}
             </fieldset>
             <div class="pair">
@@ -77,7 +77,12 @@ export function CreateDialog({ onClose, onDone }) {
 /** @param {string | undefined} calls @param {string | undefined} searches */
 const quotaOf = (calls, searches) =>
   calls || searches
-    ? { monthly_quota: { ...(calls ? { calls: Number(calls) } : {}), ...(searches ? { searches: Number(searches) } : {}) } }
+    ? {
+        monthly_quota: {
+          ...(calls ? { calls: Number(calls) } : {}),
+          ...(searches ? { searches: Number(searches) } : {}),
+        },
+      }
     : {};
 
 /** @param {{ one: any, onClose: () => void, onDone: () => void }} props */
@@ -87,7 +92,10 @@ export const EditDialog = ({ one, onClose, onDone }) =>
       verb="Save"
       onClose=${onClose}
       onSend=${async (/** @type {Record<string, string>} */ { name, calls, searches }) => {
-        const monthly_quota = { calls: calls ? Number(calls) : null, searches: searches ? Number(searches) : null };
+        const monthly_quota = {
+          calls: calls ? Number(calls) : null,
+          searches: searches ? Number(searches) : null,
+        };
         await ask(`keys/${encodeURIComponent(one.id)}`, { method: 'POST', body: { name, monthly_quota } });
         say(`Saved ${name}.`);
         onDone();
@@ -139,7 +147,10 @@ export function RotateDialog({ one, onClose, onDone }) {
             onClose=${onClose}
             onSend=${async (/** @type {Record<string, string>} */ { overlap }) => {
               setMade(
-                await ask(`keys/${encodeURIComponent(one.id)}/rotate`, { method: 'POST', body: { overlap_sec: Number(overlap) } }),
+                await ask(`keys/${encodeURIComponent(one.id)}/rotate`, {
+                  method: 'POST',
+                  body: { overlap_sec: Number(overlap) },
+                }),
               );
               onDone();
             }}

@@ -1,7 +1,21 @@
 import { useState } from 'preact/hooks';
 import { Change, Confirm } from '../dialog.js';
 import { ask, hrefOf, html, place, say, useLoaded } from '../lib.js';
-import { Bar, ChoiceFilter, Empty, Filters, Loaded, Named, Pager, Screen, State, Table, Tag, TextFilter, Time } from '../parts.js';
+import {
+  Bar,
+  ChoiceFilter,
+  Empty,
+  Filters,
+  Loaded,
+  Named,
+  Pager,
+  Screen,
+  State,
+  Table,
+  Tag,
+  TextFilter,
+  Time,
+} from '../parts.js';
 import { number } from '../words.js';
 import { CreateDialog, EditDialog, RotateDialog } from './key-dialogs.js';
 import { Tenants } from './tenants.js';
@@ -41,8 +55,13 @@ export default function Keys() {
 function List({ made, onCreate }) {
   const { filters } = place.value;
   const query = { ...filters, state: filters['state'] === 'all' ? '' : (filters['state'] ?? 'active') };
-  const keys = useLoaded(signal => ask('keys', { query: { ...query, limit: LIMIT }, signal }), [JSON.stringify(query), made]);
-  const [asked, setAsked] = useState(/** @type {{ what: 'edit' | 'rotate' | 'revoke', one: any } | undefined} */ (undefined));
+  const keys = useLoaded(
+    signal => ask('keys', { query: { ...query, limit: LIMIT }, signal }),
+    [JSON.stringify(query), made],
+  );
+  const [asked, setAsked] = useState(
+    /** @type {{ what: 'edit' | 'rotate' | 'revoke', one: any } | undefined} */ (undefined),
+  );
   return html`<${Filters}>
       <${TextFilter} name="q" label="Text" placeholder="Name or id" isMain />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
@@ -105,7 +124,11 @@ const Rows = ({ rows, onAsk }) =>
         cell: (/** @type {any} */ key) =>
           html`<span class="named"><${State} said=${stateOf(key)} />${key.expires_at && html`<small class="quiet">expires <${Time} at=${key.expires_at} /></small>`}</span>`,
       },
-      { head: 'Last used', class: 'line', cell: (/** @type {any} */ { last_used_at }) => html`<${Time} at=${last_used_at} />` },
+      {
+        head: 'Last used',
+        class: 'line',
+        cell: (/** @type {any} */ { last_used_at }) => html`<${Time} at=${last_used_at} />`,
+      },
       {
         head: '',
         class: 'end',

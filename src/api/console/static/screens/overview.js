@@ -19,12 +19,8 @@ export default function Overview() {
         html`<${Degraded} ...${data} /><${Figures} ...${data} />
           <div class="columns"><${Days} days=${data.days} /><${Times} calls=${data.traffic.calls} /></div>
           <div class="columns">
-            <${NextSteps} setup=${data.setup} />
-            <${TopServers} servers=${data.top_servers} />
-          </div>
-          <div class="columns">
-            <${Health} servers=${data.servers} />
-            <${Errors} calls=${data.traffic.calls} />
+            <div class="column"><${NextSteps} setup=${data.setup} /><${Health} servers=${data.servers} /></div>
+            <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} /></div>
           </div>`}
     <//>
   <//>`;
@@ -61,7 +57,7 @@ function Figures({ status, degraded, servers, traffic, days }) {
     <${Figure}
       term="State"
       value=${html`<${State} said=${state} />`}
-      more=${counted(degraded.length, 'degraded part')}
+      more=${degraded.length === 0 ? 'Every part works' : counted(degraded.length, 'part')}
     />
     <${Figure} term="Servers" value=${number(servers.active)} more=${counted(servers.tools, 'tool')} />
     <${Figure} term="Calls today" value=${short(today.calls)} more=${failedWords(today)} />

@@ -59,7 +59,12 @@ export default function Plot({ summary, what, labels, series }) {
 function optionsOf(place, { what, labels, series }) {
   const style = getComputedStyle(place);
   const color = (/** @type {string} */ name) => style.getPropertyValue(`--${name}`);
-  const axis = { stroke: color('quiet'), font: FONT, ticks: { show: false }, grid: { stroke: color('soft'), width: 1 } };
+  const axis = {
+    stroke: color('quiet'),
+    font: FONT,
+    ticks: { show: false },
+    grid: { stroke: color('soft'), width: 1 },
+  };
   const nameOf = (/** @type {number} */ at) => labels[at] ?? '';
   return {
     width: place.clientWidth,
@@ -74,6 +79,7 @@ function optionsOf(place, { what, labels, series }) {
       {
         ...axis,
         grid: { show: false },
+        size: 30,
         space: LABEL_SPACE,
         incrs: [1, 2, 3, 4, 5, 7, 10],
         values: (_plot, places) => places.map(nameOf),
@@ -89,7 +95,8 @@ function optionsOf(place, { what, labels, series }) {
         width: 0,
         paths: uPlot.paths.bars?.({ size: [0.7, 48], radius: 0.15 }) ?? (() => null),
         points: { show: false },
-        value: (/** @type {uPlot} */ _plot, /** @type {number | null} */ value) => (value === null ? '–' : number(value)),
+        value: (/** @type {uPlot} */ _plot, /** @type {number | null} */ value) =>
+          value === null ? '–' : number(value),
       })),
     ],
   };

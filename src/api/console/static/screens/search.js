@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ask, filter, hrefOf, html, place, useLoaded } from '../lib.js';
-import { Bar, Empty, Facts, Loaded, Screen, Section, State, Tag } from '../parts.js';
+import { Bar, Empty, Facts, Loaded, Screen, State, Tag } from '../parts.js';
 import { ACCESS, counted, HEALTH, number, said, share, warningText } from '../words.js';
 
 const LIMIT = 10;
@@ -75,14 +75,14 @@ function Hits({ q, about }) {
             metadata.cache_hit ? ', from the cache of the last minute' : ''
           }.`}
         </p>
+        <${WhyNot} about=${about} placement=${placement} />
         ${
           servers.length === 0
             ? html`<${Empty} title="Nothing matches."><p>${metadata.hint}</p><//>`
             : html`<ol class="hits">
                 ${servers.map((/** @type {any} */ server) => html`<${Hit} key=${server.id} server=${server} />`)}
               </ol>`
-        }
-        <${WhyNot} about=${about} placement=${placement} />`}
+        }`}
   <//>`;
 }
 
@@ -169,7 +169,8 @@ function WhyNot({ about, placement }) {
     event.preventDefault();
     filter({ about: typed.trim() });
   };
-  return html`<${Section} title="Why is a server not there?">
+  return html`<details class="card" open=${about !== ''}>
+    <summary>Why is a server not there?</summary>
     <form class="ask" onSubmit=${send}>
       <label class="unseen" for="about">Id of the server</label>
       <input
@@ -210,5 +211,5 @@ function WhyNot({ about, placement }) {
         ${placement.scores && html`<${Scores} scores=${placement.scores} total=${placement.final_score} />`}
       </div>`
     }
-  <//>`;
+  </details>`;
 }

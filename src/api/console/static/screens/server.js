@@ -27,11 +27,11 @@ export default function Server({ id }) {
     <${Loaded} from=${server}>
       ${(/** @type {any} */ shown) =>
         html`${
-            !shown.active &&
-            html`<p class="callout warn">
+          !shown.active &&
+          html`<p class="callout warn">
               ${shown.unanswered ? 'It gave no answer for 30 days. The next successful check makes it active again.' : 'It is deactivated. Searches do not find it, and calls return 410.'}
             </p>`
-          }
+        }
           <div class="columns"><${About} server=${shown} /><${Condition} server=${shown} /></div>
           <${Tools} tools=${shown.tools} source=${shown} onTry=${(/** @type {any} */ tool) => setOpen({ what: 'call', tool })} />`}
     <//>
@@ -43,7 +43,8 @@ export default function Server({ id }) {
 function Opened({ open: { what, tool }, server, path, onClose, onDone }) {
   if (what === 'call') return html`<${CallDialog} server=${server} tool=${tool} onClose=${onClose} />`;
   if (what === 'edit') return html`<${EntryDialog} server=${server} onClose=${onClose} onSaved=${onDone} />`;
-  if (what === 'connect') return html`<${ConnectDialog} server=${server} onClose=${onClose} onDone=${onDone} />`;
+  if (what === 'connect')
+    return html`<${ConnectDialog} server=${server} onClose=${onClose} onDone=${onDone} />`;
   return html`<${Confirm}
     title=${`Deactivate ${server.name}?`}
     verb="Deactivate"
@@ -83,7 +84,8 @@ function Actions({ server, path, onOpen, onDone }) {
     await ask(path, { method: 'PUT', body: server });
     return `${server.name} is active again.`;
   };
-  if (!server.active) return html`<${Change} class="first" disabled=${isBusy} onClick=${() => void run(activate)}>Activate<//>`;
+  if (!server.active)
+    return html`<${Change} class="first" disabled=${isBusy} onClick=${() => void run(activate)}>Activate<//>`;
   const { status, kind } = server.access;
   const canConnect = kind !== 'none' && kind !== 'provider' && status !== 'setup_needed';
   return html`
@@ -96,7 +98,11 @@ function Actions({ server, path, onOpen, onDone }) {
 }
 
 /** @type {Record<string, string>} */
-const ORIGINS = { shipped: 'The shipped catalogue', operator: 'Added by an operator', registry: 'A registry' };
+const ORIGINS = {
+  shipped: 'The shipped catalogue',
+  operator: 'Added by an operator',
+  registry: 'A registry',
+};
 
 /** @param {{ server: any }} props */
 const About = ({ server }) =>
@@ -107,7 +113,10 @@ const About = ({ server }) =>
         ['Address', html`<${Copyable} text=${server.remote_url} label="the address" />`],
         ['For one client', html`<code>${new URL(`../mcp/${server.id}`, location.href).href}</code>`],
         ['Transport', server.transport ?? 'Found out at the first call'],
-        ['From', server.registry ? `${server.registry.name} at ${server.registry.source}` : ORIGINS[server.origin]],
+        [
+          'From',
+          server.registry ? `${server.registry.name} at ${server.registry.source}` : ORIGINS[server.origin],
+        ],
         server.categories?.length > 0 && [
           'Categories',
           html`<span class="tags">${server.categories.map((/** @type {string} */ word) => html`<${Tag} key=${word}>${word}<//>`)}</span>`,
@@ -120,7 +129,9 @@ const About = ({ server }) =>
 
 /** A link that others wrote: only addresses of the web are followed. @param {{ url: string }} props */
 const Link = ({ url }) =>
-  /^https?:\/\//i.test(url) ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>` : html`<span>${url}</span>`;
+  /^https?:\/\//i.test(url)
+    ? html`<a href=${url} target="_blank" rel="noopener noreferrer">${url}</a>`
+    : html`<span>${url}</span>`;
 
 /** @param {{ server: any }} props */
 function Condition({ server: { access, health, auth, id } }) {
@@ -132,17 +143,25 @@ function Condition({ server: { access, health, auth, id } }) {
         ['Requires', ACCESS_KIND[access.kind]],
         auth?.provider && ['Provider', auth.provider],
         learned?.issuer && ['Signs in at', html`<code>${learned.issuer}</code>`],
-        access.status === 'setup_needed' && ['Next step', html`<a href=${hrefOf('setup')}>Set up its sign-in</a>`],
+        access.status === 'setup_needed' && [
+          'Next step',
+          html`<a href=${hrefOf('setup')}>Set up its sign-in</a>`,
+        ],
         ['Connections', html`<a href=${hrefOf('connections', { server_id: id })}>Show them</a>`],
         ['Health', html`<${State} said=${said(HEALTH, health?.status ?? 'unvisited')} />`],
-        health && ['Last check', html`<${Time} at=${health.checked_at} />`],
-        health?.latency_ms !== undefined && ['Took', duration(health.latency_ms)],
-        health && health.status !== 'ok' && ['Last success', html`<${Time} at=${health.last_ok_at} />`],
-        health?.failures > 0 && ['Failed checks', `${health.failures} in a row`],
+        ...(health ? checksOf(health) : []),
       ]}
     />
   <//>`;
 }
+
+/** @param {any} health */
+const checksOf = ({ status, checked_at, last_ok_at, latency_ms, failures }) => [
+  ['Last check', html`<${Time} at=${checked_at} />`],
+  latency_ms !== undefined && ['Took', duration(latency_ms)],
+  status !== 'ok' && ['Last success', html`<${Time} at=${last_ok_at} />`],
+  failures > 0 && ['Failed checks', `${failures} in a row`],
+];
 
 /** @param {{ tools: readonly any[], source: any, onTry: (tool: any) => void }} props */
 const Tools = ({ tools, source, onTry }) =>

@@ -9,7 +9,9 @@ const KEYS_LIMIT = 20;
 
 export default function Setup() {
   const setup = useLoaded(signal => ask('setup', { signal }), []);
-  const [app, setApp] = useState(/** @type {{ issuer: string, redirect_uri: string } | undefined} */ (undefined));
+  const [app, setApp] = useState(
+    /** @type {{ issuer: string, redirect_uri: string } | undefined} */ (undefined),
+  );
   return html`<${Screen} title="Setup" lead="What servers and sign-ins need from you before users can connect.">
     <${Loaded} from=${setup}>
       ${(/** @type {any} */ data) =>
@@ -37,7 +39,10 @@ const Needed = ({ needed, onSetUp }) =>
             rows=${needed}
             keyOf=${(/** @type {any} */ one) => one.issuer}
             columns=${[
-              { head: 'Authorization server', cell: (/** @type {any} */ one) => html`<code>${one.issuer}</code>` },
+              {
+                head: 'Authorization server',
+                cell: (/** @type {any} */ one) => html`<code>${one.issuer}</code>`,
+              },
               {
                 head: 'Redirect URI',
                 cell: (/** @type {any} */ one) =>
@@ -45,7 +50,8 @@ const Needed = ({ needed, onSetUp }) =>
               },
               {
                 head: 'For',
-                cell: (/** @type {any} */ { servers, count }) => html`<${ServerLinks} ids=${servers} count=${count} />`,
+                cell: (/** @type {any} */ { servers, count }) =>
+                  html`<${ServerLinks} ids=${servers} count=${count} />`,
               },
               {
                 head: '',
@@ -86,7 +92,10 @@ const Apps = ({ clients }) =>
             rows=${clients}
             keyOf=${(/** @type {any} */ one) => `${one.issuer} ${one.client_id}`}
             columns=${[
-              { head: 'Authorization server', cell: (/** @type {any} */ one) => html`<${Named} name=${one.issuer} id=${one.client_id} />` },
+              {
+                head: 'Authorization server',
+                cell: (/** @type {any} */ one) => html`<${Named} name=${one.issuer} id=${one.client_id} />`,
+              },
               {
                 head: 'Redirect URI',
                 cell: (/** @type {any} */ one) =>
@@ -156,7 +165,10 @@ const Providers = ({ providers, missing, settings }) =>
         rows=${providers}
         keyOf=${(/** @type {any} */ one) => one.name}
         columns=${[
-          { head: 'Provider', cell: (/** @type {any} */ one) => html`<${Named} name=${one.title} id=${one.name} />` },
+          {
+            head: 'Provider',
+            cell: (/** @type {any} */ one) => html`<${Named} name=${one.title} id=${one.name} />`,
+          },
           {
             head: 'State',
             cell: (/** @type {any} */ one) =>
@@ -172,7 +184,9 @@ const Providers = ({ providers, missing, settings }) =>
             cell: (/** @type {any} */ one) =>
               one.allowed_origins.length === 0
                 ? html`<span class="quiet">no server yet</span>`
-                : one.allowed_origins.map((/** @type {string} */ origin) => html`<code key=${origin}>${origin}</code> `),
+                : one.allowed_origins.map(
+                    (/** @type {string} */ origin) => html`<code key=${origin}>${origin}</code> `,
+                  ),
           },
           { head: 'Servers', class: 'num', cell: (/** @type {any} */ one) => number(one.servers) },
         ]}
@@ -197,9 +211,13 @@ function WantedKeys() {
                 columns=${[
                   {
                     head: 'Server',
-                    cell: (/** @type {any} */ one) => html`<${Named} href=${hrefOf(['catalogue', one.id])} name=${one.name} id=${one.id} />`,
+                    cell: (/** @type {any} */ one) =>
+                      html`<${Named} href=${hrefOf(['catalogue', one.id])} name=${one.name} id=${one.id} />`,
                   },
-                  { head: 'What it does', cell: (/** @type {any} */ one) => html`<span class="clip">${one.description}</span>` },
+                  {
+                    head: 'What it does',
+                    cell: (/** @type {any} */ one) => html`<span class="clip">${one.description}</span>`,
+                  },
                   {
                     head: '',
                     class: 'end',
@@ -225,9 +243,15 @@ const Addresses = ({ setup: { public_url, return_url, client_metadata_url, setti
     <${Facts}
       facts=${[
         ['Public address', html`<${Copyable} text=${public_url} label="the public address" />`],
-        ['For agents (MCP)', html`<${Copyable} text=${`${public_url}/mcp`} label="the address for agents" />`],
+        [
+          'For agents (MCP)',
+          html`<${Copyable} text=${`${public_url}/mcp`} label="the address for agents" />`,
+        ],
         ['Shared return address', html`<${Copyable} text=${return_url} label="the shared return address" />`],
-        client_metadata_url && ['Client metadata', html`<${Copyable} text=${client_metadata_url} label="the address of the client metadata" />`],
+        client_metadata_url && [
+          'Client metadata',
+          html`<${Copyable} text=${client_metadata_url} label="the address of the client metadata" />`,
+        ],
       ]}
     />
   <//>`;

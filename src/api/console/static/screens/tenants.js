@@ -14,7 +14,10 @@ const MODES = {
 
 export function Tenants() {
   const { filters } = place.value;
-  const tenants = useLoaded(signal => ask('tenants', { query: { ...filters, limit: LIMIT }, signal }), [JSON.stringify(filters)]);
+  const tenants = useLoaded(
+    signal => ask('tenants', { query: { ...filters, limit: LIMIT }, signal }),
+    [JSON.stringify(filters)],
+  );
   const [edited, setEdited] = useState(/** @type {any} */ (undefined));
   return html`<${Filters}><${TextFilter} name="q" label="Text" placeholder="Id or name" isMain /><//>
     <${Loaded} from=${tenants}>
@@ -26,16 +29,29 @@ export function Tenants() {
                 rows=${rows}
                 keyOf=${(/** @type {any} */ one) => one.id}
                 columns=${[
-                  { head: 'Tenant', cell: (/** @type {any} */ { id, name }) => html`<${Named} name=${name ?? 'No name'} id=${id} />` },
-                  { head: 'Sign-ins are completed', cell: (/** @type {any} */ { mode }) => MODES[mode] ?? mode },
+                  {
+                    head: 'Tenant',
+                    cell: (/** @type {any} */ { id, name }) =>
+                      html`<${Named} name=${name ?? 'No name'} id=${id} />`,
+                  },
+                  {
+                    head: 'Sign-ins are completed',
+                    cell: (/** @type {any} */ { mode }) => MODES[mode] ?? mode,
+                  },
                   {
                     head: 'Return addresses',
                     cell: (/** @type {any} */ { return_urls }) =>
                       return_urls.length === 0
                         ? html`<span class="quiet">none</span>`
-                        : return_urls.map((/** @type {string} */ url) => html`<code key=${url}>${url}</code> `),
+                        : return_urls.map(
+                            (/** @type {string} */ url) => html`<code key=${url}>${url}</code> `,
+                          ),
                   },
-                  { head: 'Created', class: 'line', cell: (/** @type {any} */ { created_at }) => html`<${Time} at=${created_at} />` },
+                  {
+                    head: 'Created',
+                    class: 'line',
+                    cell: (/** @type {any} */ { created_at }) => html`<${Time} at=${created_at} />`,
+                  },
                   {
                     head: '',
                     class: 'end',

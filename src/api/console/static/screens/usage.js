@@ -8,7 +8,10 @@ const LIMIT = 100;
 /** Calls and searches of each key by day. */
 export function Usage() {
   const { filters } = place.value;
-  const usage = useLoaded(signal => ask('usage', { query: { ...filters, limit: LIMIT }, signal }), [JSON.stringify(filters)]);
+  const usage = useLoaded(
+    signal => ask('usage', { query: { ...filters, limit: LIMIT }, signal }),
+    [JSON.stringify(filters)],
+  );
   return html`<${Filters}>
       <${TextFilter} name="key_id" label="Key" placeholder="Id" isMain />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
@@ -24,15 +27,26 @@ export function Usage() {
                 rows=${rows}
                 keyOf=${(/** @type {any} */ one) => `${one.day} ${one.key_id}`}
                 columns=${[
-                  { head: 'Day', class: 'line', cell: (/** @type {any} */ { day }) => html`<time datetime=${day}>${day}</time>` },
+                  {
+                    head: 'Day',
+                    class: 'line',
+                    cell: (/** @type {any} */ { day }) => html`<time datetime=${day}>${day}</time>`,
+                  },
                   {
                     head: 'Key',
                     cell: (/** @type {any} */ { key_id, name }) =>
                       html`<${Named} href=${hrefOf(['keys', 'usage'], { key_id })} name=${name ?? 'SWITCHBOARD_API_KEY'} id=${key_id} />`,
                   },
-                  { head: 'Tenant', cell: (/** @type {any} */ { tenant }) => html`<code>${tenant ?? 'local'}</code>` },
+                  {
+                    head: 'Tenant',
+                    cell: (/** @type {any} */ { tenant }) => html`<code>${tenant ?? 'local'}</code>`,
+                  },
                   { head: 'Calls', class: 'num', cell: (/** @type {any} */ { calls }) => number(calls) },
-                  { head: 'Searches', class: 'num', cell: (/** @type {any} */ { searches }) => number(searches) },
+                  {
+                    head: 'Searches',
+                    class: 'num',
+                    cell: (/** @type {any} */ { searches }) => number(searches),
+                  },
                 ]}
               />
               <${Pager} next=${next_cursor} shown=${rows.length} what="records" />`}
