@@ -11,7 +11,11 @@ import { Icon, Trouble } from './parts.js';
 export function Dialog({ title, onClose, isWide = false, children }) {
   const id = useId();
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    const first = dialog.current?.querySelector('input, select, textarea');
+    if (first instanceof HTMLElement) first.focus();
+  }, []);
   return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${onClose}>
     <header>
       <h2 id=${id}>${title}</h2>

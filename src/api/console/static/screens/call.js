@@ -65,7 +65,7 @@ function kindOf(schema) {
 const AsForm = ({ fields }) =>
   fields.length === 0
     ? html`<p class="quiet">It takes no arguments.</p>`
-    : html`<div>
+    : html`<div class="fields">
         ${fields.map(
           field =>
             html`<${Field}

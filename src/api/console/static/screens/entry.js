@@ -58,7 +58,7 @@ async function readTools({ id, name, access }) {
 
 /** @param {{ server?: any }} props */
 const AsForm = ({ server }) =>
-  html`<div>
+  html`<div class="fields">
     <${Field}
       name="remote_url"
       label="Address"

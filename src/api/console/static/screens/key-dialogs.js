@@ -47,7 +47,7 @@ export function CreateDialog({ onClose, onDone }) {
       made
         ? html`<${NewKey} made=${made} onClose=${onClose} />`
         : html`<${Form} verb="Create" onClose=${onClose} onSend=${create}>
-            <${Field} name="name" label="Name" maxlength="200" placeholder="The app that uses it" autofocus />
+            <${Field} name="name" label="Name" maxlength="200" placeholder="The app that uses it" />
             <fieldset>
               <legend>It may</legend>
               ${SCOPES.map(
