@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { SCOPES } from '../../core/access/caller.ts';
+import type { ErrorCode } from '../../errors.ts';
 import { MIB } from '../http/endpoint.ts';
 
 /** The policy and the common fields of all admin endpoints. */
@@ -14,6 +15,16 @@ export const ADMIN = {
 
 /** As `ADMIN`, for endpoints that change nothing: keys with the scope `admin_read` may call them, too. */
 export const ADMIN_READ = { ...ADMIN, scope: 'admin_read' } as const;
+
+/** The errors of what goes to a server on behalf of the operator's tenant. */
+export const CALL_ERRORS = [
+  'server_not_found',
+  'server_inactive',
+  'identity_token_required',
+  'connection_required',
+  'operator_setup_needed',
+  'provider_not_configured',
+] as const satisfies ErrorCode[];
 
 export const tenantId = z
   .string()

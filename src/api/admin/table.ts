@@ -6,15 +6,7 @@ import type { Core } from '../../core/core.ts';
 import type { Clock } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import {
-  endpoint,
-  jsonObject,
-  MIB,
-  queryText,
-  routerOf,
-  searchLimit,
-  type Endpoint,
-} from '../http/endpoint.ts';
+import { endpoint, routerOf, type Endpoint } from '../http/endpoint.ts';
 import { defaultMemoryLimits, MemoryBudget } from '../http/body.ts';
 import { serveEndpoints } from '../http/pipeline.ts';
 import { attachLocals, pathOf } from '../http/request.ts';
@@ -22,6 +14,7 @@ import { catalogueEndpoints } from './catalogue.ts';
 import { connectionEndpoints } from './connections.ts';
 import { keyEndpoints } from './keys.ts';
 import { recordEndpoints } from './records.ts';
+import { searchEndpoints } from './search.ts';
 import { webhookEndpoints } from './webhooks.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
@@ -31,6 +24,7 @@ const shared: readonly Endpoint[] = [
   ...webhookEndpoints,
   ...catalogueEndpoints,
   ...recordEndpoints,
+  ...searchEndpoints,
 ].map(asOperator);
 
 /** Ignores the end user of an identity token, because operators act for nobody. */
@@ -101,27 +95,6 @@ const undocumented = (method: 'get' | 'post', path: string) => ({
 /** Shows that the process does not hang. */
 const alive = endpoint({ ...undocumented('get', '/alive'), handle: () => Promise.resolve({}) });
 
-const search = endpoint({
-  ...undocumented('post', '/search'),
-  bodySchema: z.strictObject({ query: queryText, limit: searchLimit, explain: z.boolean().optional() }),
-  handle: async (core, caller, { body }) => {
-    await core.indexed;
-    return core.search.search(caller, body);
-  },
-});
-
-const callTool = endpoint({
-  ...undocumented('post', '/call'),
-  maxBodyBytes: 4 * MIB,
-  bodySchema: z.strictObject({
-    server_id: z.string().min(1),
-    name: z.string().min(1),
-    arguments: jsonObject.default({}),
-  }),
-  handle: (core, caller, { body: { server_id, name, arguments: args } }) =>
-    core.proxy.callTool(caller, { serverId: server_id, name, arguments: args }),
-});
-
 const showForm = endpoint({
   ...undocumented('get', '/connections/form'),
   querySchema: z.strictObject({ server_id: z.string() }),
@@ -174,8 +147,6 @@ const rotateSigningKey = endpoint({
 /** The endpoints that are available only to the command line, on the control socket. */
 const operatorEndpoints: readonly Endpoint[] = [
   alive,
-  search,
-  callTool,
   showForm,
   linkConnections,
   linkConsole,

@@ -40,6 +40,7 @@ type AuditEvent =
   | 'catalogue_synced'
   | 'catalogue_reindexed'
   | 'catalogue_probed'
+  | 'server_changed'
   | 'server_deactivated'
   | 'server_reactivated'
   | 'server_tools_read';

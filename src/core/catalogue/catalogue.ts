@@ -33,6 +33,7 @@ import {
   ConcurrentEdit,
   readHeads,
   readServers,
+  readSuspicious,
   retireServers,
   writeChange,
   writeLearned,
@@ -44,6 +45,9 @@ import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
 
 export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
+
+/** Reading all tools takes long. */
+const SUSPICIOUS_MS = 60_000;
 
 type Located = Pick<ServerHead, 'id' | 'remoteUrl'>;
 
@@ -77,6 +81,7 @@ export class Catalogue {
   readonly #cursor: ChangeCursor | undefined;
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #onReinstated: (ids: readonly string[]) => void = () => {};
+  #suspicious: { readonly atMs: number; readonly ids: Promise<ReadonlySet<string>> } | undefined;
   /** True if the search index has every active server in its current state. */
   #isIndexed = false;
 
@@ -175,6 +180,23 @@ export class Catalogue {
     const server = this.#byId.get(id);
     const isStated = server?.auth.kind !== 'none' && server?.auth.kind !== 'unknown';
     return !isStated && server.learned !== undefined && server.learned.kind !== 'none';
+  }
+
+  /** Yields all servers, active or not. */
+  all(): Iterable<HeldServer> {
+    return this.#byId.values();
+  }
+
+  /** Returns the ids of the servers of which a tool matches a suspicion rule. It may be a minute behind. */
+  async suspicious(): Promise<ReadonlySet<string>> {
+    const nowMs = performance.now();
+    if (!this.#suspicious || nowMs - this.#suspicious.atMs > SUSPICIOUS_MS)
+      this.#suspicious = { atMs: nowMs, ids: readSuspicious(this.#db) };
+    const { ids } = this.#suspicious;
+    return ids.catch((error: unknown) => {
+      this.#suspicious = undefined;
+      throw error;
+    });
   }
 
   *active(): Generator<HeldServer> {

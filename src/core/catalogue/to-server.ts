@@ -19,7 +19,7 @@ import { logSuspicious } from './tools/store.ts';
 /** Returns the servers of the entries by id. Of duplicate ids, the last entry wins. */
 export async function toServers(
   entries: readonly Entry[],
-  { origin, registry, signal }: PutOptions,
+  { origin, registry, keepsTools = registry !== undefined, signal }: PutOptions,
   known: ReadonlyMap<string, Server>,
   log: Log | undefined,
 ): Promise<Map<string, Server>> {
@@ -30,6 +30,7 @@ export async function toServers(
     const { server, leftOut } = await toServer(entry, origin, {
       known: known.get(entry.id),
       registry: registry?.marks.get(entry.id),
+      keepsTools,
       pause,
     });
     for (const tool of leftOut)
@@ -54,8 +55,14 @@ export async function toServer(
   {
     known,
     registry,
+    keepsTools = registry !== undefined,
     pause = slices(),
-  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
+  }: {
+    known?: Server | undefined;
+    registry?: RegistryMark | undefined;
+    keepsTools?: boolean;
+    pause?: Pause;
+  } = {},
 ): Promise<{ server: Server; leftOut: string[] }> {
   const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
   const tools = new Map<string, CataloguedTool | undefined>();
@@ -69,7 +76,11 @@ export async function toServer(
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
-  const listed = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
+  const listed = {
+    ...bare,
+    ...(keepsTools ? toolsStaying(bare, known) : {}),
+    ...(registry ? { registry } : {}),
+  };
   const server = keepingLearned(listed, known);
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
@@ -92,7 +103,7 @@ const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[
   active: true,
 });
 
-/** Registries do not list tools, so those listed at the same address are kept. */
+/** Returns the tools that are known of the same address. */
 function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
   if (known?.remoteUrl !== remoteUrl) return {};
   const { tools, toolsListedAt } = known;

@@ -129,7 +129,7 @@ export class HealthSweep {
   constructor(parts: HealthSweepParts) {
     this.#parts = parts;
     this.#lock = new ClusterLock(parts.hold, LOCKS.probing);
-    parts.metrics.watch('switchboard_servers', () => this.#serversByState());
+    parts.metrics.watch('switchboard_servers', () => this.serversByState());
     parts.metrics.watchDegraded('probing', () => this.degraded !== undefined);
   }
 
@@ -333,7 +333,8 @@ export class HealthSweep {
     return deactivated;
   }
 
-  #serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
+  /** Counts the active servers by the result of their last check, and those that were deactivated as unreachable. */
+  serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
     const servers = { ok: 0, needs_sign_in: 0, not_mcp: 0, unreachable: 0, unvisited: 0, inactive: 0 };
     for (const server of this.#parts.catalogue.listed())
       servers[server.unreachable ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;
