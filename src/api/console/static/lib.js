@@ -186,6 +186,14 @@ export function filter(changes, { replace = false } = {}) {
   }
 }
 
+const ATTENDED_MS = 10 * 60_000;
+let touchedAt = Date.now();
+for (const event of ['keydown', 'pointerdown', 'wheel', 'focus'])
+  addEventListener(event, () => (touchedAt = Date.now()), { passive: true });
+
+/** Whether somebody looks at the page. Without this, its requests would keep a forgotten session alive. */
+const isAttended = () => document.visibilityState === 'visible' && Date.now() - touchedAt < ATTENDED_MS;
+
 /**
  * @template T
  * @typedef {{ readonly data: T | undefined, readonly problem: Problem | undefined, readonly isLoading: boolean }} Load
@@ -196,7 +204,7 @@ export function filter(changes, { replace = false } = {}) {
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} load
  * @param {readonly unknown[]} inputs
- * @param {{ everyMs?: number | undefined }} [options] everyMs: loads again in this interval while the page is visible
+ * @param {{ everyMs?: number | undefined }} [options] everyMs: loads again in this interval while somebody looks
  * @returns {Load<T> & { reload: () => void }}
  */
 export function useLoaded(load, inputs, { everyMs } = {}) {
@@ -221,7 +229,7 @@ export function useLoaded(load, inputs, { everyMs } = {}) {
   useEffect(() => {
     if (everyMs === undefined) return undefined;
     const timer = setInterval(() => {
-      if (document.visibilityState === 'visible' && isOnline.value) reload();
+      if (isAttended() && isOnline.value) reload();
     }, everyMs);
     return () => clearInterval(timer);
   }, [everyMs]);

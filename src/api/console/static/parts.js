@@ -68,6 +68,9 @@ async function copy(text, label) {
 export const Copyable = ({ text, label }) =>
   html`<span class="copyable"><code>${text}</code><${Copy} text=${text} label=${label} /></span>`;
 
+/** The first screen leaves the focus where the browser puts it. */
+let hasOpened = false;
+
 /**
  * The frame of a screen: its heading, which gets the focus when the screen opens, and its actions.
  * @param {{ title: string, lead?: Children, actions?: Children, back?: { href: string, word: string }, children: Children }} props
@@ -78,7 +81,8 @@ export function Screen({ title, lead, actions, back, children }) {
     document.title = `${title} · Switchboard`;
   }, [title]);
   useEffect(() => {
-    if (document.activeElement?.closest('nav, .skip')) heading.current?.focus({ preventScroll: true });
+    if (hasOpened) heading.current?.focus({ preventScroll: true });
+    hasOpened = true;
     scrollTo(0, 0);
   }, []);
   return html`<div class="screen">
@@ -201,6 +205,7 @@ export function TextFilter({ name, label, placeholder, isMain = false }) {
   const [text, setText] = useState(value);
   const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
   useEffect(() => setText(value), [value]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   /** @param {string} typed */
   const type = typed => {
     setText(typed);

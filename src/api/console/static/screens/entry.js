@@ -124,7 +124,8 @@ const kindOf = server => KINDS[server?.auth?.kind] ?? server?.auth?.kind ?? '';
 function entryOf({ kind = '', provider = '', categories = '', ...fields }, server) {
   const words = categories.split(',').map(word => word.trim());
   const auth = kind === '' ? undefined : { ...server?.auth, kind, ...(provider === '' ? {} : { provider }) };
-  const { auth: _old, ...rest } = server ?? {};
+  // Without tools in the entry, the known ones stay.
+  const { auth: _old, ...rest } = entryOnly(server ?? {});
   return {
     ...rest,
     ...fields,
@@ -141,13 +142,14 @@ const EXAMPLE = {
   auth: { kind: 'credentials' },
 };
 
-/** Members of a shown server that are its state. */
+/** Members of a shown server that are its state, and its tools, which stay as they are when the entry has none. */
 const STATE = new Set([
   'access',
   'active',
   'health',
   'origin',
   'registry',
+  'tools',
   'tools_source',
   'tools_listed_at',
   'unanswered',

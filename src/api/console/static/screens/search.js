@@ -4,6 +4,8 @@ import { Bar, Empty, Facts, Loaded, Screen, State, Tag } from '../parts.js';
 import { ACCESS, counted, HEALTH, number, said, share, warningText } from '../words.js';
 
 const LIMIT = 10;
+const SUGGESTIONS = 8;
+const TYPING_MS = 250;
 const TOOLS = 5;
 
 const EXAMPLES = [
@@ -158,10 +160,12 @@ function WhyNot({ about, placement }) {
   const [typed, setTyped] = useState(about);
   useEffect(() => setTyped(about), [about]);
   const matches = useLoaded(
-    async signal =>
-      typed.trim().length < 2
-        ? []
-        : (await ask('catalogue', { query: { q: typed.trim(), active: 'all', limit: 8 }, signal })).servers,
+    async signal => {
+      const q = typed.trim();
+      await new Promise(resolve => setTimeout(resolve, TYPING_MS));
+      if (q === '' || signal.aborted) return [];
+      return (await ask('catalogue', { query: { q, active: 'all', limit: SUGGESTIONS }, signal })).servers;
+    },
     [typed],
   );
   /** @param {SubmitEvent} event */

@@ -81,7 +81,7 @@ function Actions({ server, path, onOpen, onDone }) {
     return `${server.name} lists ${counted(tools, 'tool')}.`;
   };
   const activate = async () => {
-    await ask(path, { method: 'PUT', body: server });
+    await ask(`${path}/activate`, { method: 'POST', body: {} });
     return `${server.name} is active again.`;
   };
   if (!server.active)
