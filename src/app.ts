@@ -19,6 +19,7 @@ import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
 import { HealthSweep, type StatusChange } from './core/health/sweep.ts';
+import { RecentUse } from './core/recent-use.ts';
 import { RegistrySync, SyncSchedule } from './core/registry/sync.ts';
 import { ServedRegistry } from './core/registry/served.ts';
 import type { Embedder } from './core/search/embed/embedder.ts';
@@ -368,7 +369,7 @@ function coreOf(parts: {
   indexed: Promise<void>;
 }): Core {
   const { stores, access, search, proxy, upkeep, indexed } = parts;
-  const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
+  const { config, db, clock, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
   const { rateLimits, health, sync } = upkeep;
   const troubles = () => [databaseTrouble(), search.degraded(), rateLimits.degraded, health.degraded];
   return {
@@ -384,6 +385,8 @@ function coreOf(parts: {
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
+    recentUse: new RecentUse(db, clock, () => search.usage.flush()),
+    version: stores.version,
     indexed,
     readiness: () => ({ status: life.status, degraded: troubles().filter(one => one !== undefined) }),
   };

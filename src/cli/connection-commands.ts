@@ -9,8 +9,8 @@ import { firstCall, storedTools } from './tool-commands.ts';
 interface Field {
   readonly name: string;
   readonly description?: string;
-  readonly isRequired: boolean;
-  readonly isSecret: boolean;
+  readonly is_required: boolean;
+  readonly is_secret: boolean;
   readonly default?: string;
   readonly choices?: readonly string[];
 }
@@ -253,10 +253,10 @@ async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<
   for (const field of form.fields) {
     if (field.description !== undefined) io.complain(sanitise(field.description, 500));
     if (field.choices) io.complain(`One of ${choicesOf(field)}`);
-    const optional = field.isRequired ? '' : ' (optional)';
+    const optional = field.is_required ? '' : ' (optional)';
     const preset = field.default === undefined ? '' : ` [${field.default}]`;
     const question = `${field.name}${optional}${preset}: `;
-    const value = await answerTo(field, () => ask(question, field.isSecret), io);
+    const value = await answerTo(field, () => ask(question, field.is_secret), io);
     if (value !== '') values[field.name] = value;
   }
   return values;
@@ -271,7 +271,7 @@ async function answerTo(field: Field, ask: () => Promise<string>, io: Io): Promi
         throw new CommandFailed('Cancelled. Nothing was stored.', 'interrupted');
       },
     );
-    if (value === '' && (!field.isRequired || field.default !== undefined)) return value;
+    if (value === '' && (!field.is_required || field.default !== undefined)) return value;
     if (value !== '' && (field.choices?.includes(value) ?? true)) return value;
     io.complain(field.choices ? `Enter one of ${choicesOf(field)}.` : `Enter a value for ${field.name}.`);
   }
@@ -282,7 +282,7 @@ const choicesOf = ({ choices = [] }: Field) => choices.map(one => sanitise(one))
 /** Reads the only value, or the only required one, or lines such as `token=abc`. @throws UsageError */
 function readFrom(text: string, { fields }: Form): Record<string, string> {
   if (text === '') throw new UsageError(`give ${namesOf(fields)} on stdin, or run this on a terminal`);
-  const required = fields.filter(({ isRequired }) => isRequired);
+  const required = fields.filter(field => field.is_required);
   const [only, ...more] = fields.length === 1 ? fields : required;
   if (only && more.length === 0 && !fields.some(({ name }) => text.startsWith(`${name}=`)))
     return { [only.name]: text };

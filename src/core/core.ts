@@ -8,6 +8,7 @@ import type { ServerConnections } from './identity/connections/server-connection
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { HealthSweep } from './health/sweep.ts';
 import type { McpProxy } from './proxy/proxy.ts';
+import type { RecentUse } from './recent-use.ts';
 import type { RegistrySync } from './registry/sync.ts';
 import type { ServedRegistry } from './registry/served.ts';
 import type { Results } from './results/results.ts';
@@ -39,6 +40,8 @@ export interface Core {
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;
   readonly metrics: Metrics;
+  readonly recentUse: RecentUse;
+  readonly version: string;
   /** Embeds all texts of the catalogue again. */
   readonly reindex: OpenIndex['reindex'];
   /** Settles when every entry of the initial catalogue is searchable. */

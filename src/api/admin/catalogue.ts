@@ -20,7 +20,7 @@ import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
 import { toAbortSignal } from '../../platform/time.ts';
 import { endpoint, MIB, parseInput, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
 import { changeEndpoints, signInWarning } from './catalogue-changes.ts';
-import { ADMIN, ADMIN_READ, CALL_ERRORS, nextCursor, page } from './fields.ts';
+import { ADMIN, ADMIN_READ, CALL_ERRORS, nextCursor, page, searchText } from './fields.ts';
 
 const serverInfo = z
   .looseObject({
@@ -160,7 +160,7 @@ const list = endpoint({
   description: 'Returns the servers that meet all conditions, ordered by id, and how many they are.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
-    q: z.string().max(200).optional().describe('Text in the id, the name or the address, in any case.'),
+    q: searchText.optional().describe('Text in the id, the name or the address, in any case.'),
     access_kind: accessKind.optional(),
     access_status: accessStatus.optional(),
     health: z

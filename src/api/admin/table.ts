@@ -13,8 +13,10 @@ import { attachLocals, pathOf } from '../http/request.ts';
 import { catalogueEndpoints } from './catalogue.ts';
 import { connectionEndpoints } from './connections.ts';
 import { keyEndpoints } from './keys.ts';
+import { overviewEndpoints } from './overview.ts';
 import { recordEndpoints } from './records.ts';
 import { searchEndpoints } from './search.ts';
+import { setupEndpoints } from './setup.ts';
 import { webhookEndpoints } from './webhooks.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
@@ -25,6 +27,8 @@ const shared: readonly Endpoint[] = [
   ...catalogueEndpoints,
   ...recordEndpoints,
   ...searchEndpoints,
+  ...overviewEndpoints,
+  ...setupEndpoints,
 ].map(asOperator);
 
 /** Ignores the end user of an identity token, because operators act for nobody. */
@@ -95,20 +99,6 @@ const undocumented = (method: 'get' | 'post', path: string) => ({
 /** Shows that the process does not hang. */
 const alive = endpoint({ ...undocumented('get', '/alive'), handle: () => Promise.resolve({}) });
 
-const showForm = endpoint({
-  ...undocumented('get', '/connections/form'),
-  querySchema: z.strictObject({ server_id: z.string() }),
-  handle: ({ serverConnections }, _caller, { query: { server_id } }) => {
-    const { server, fields } = serverConnections.form(server_id);
-    return Promise.resolve({
-      name: server.name,
-      host: new URL(server.remoteUrl).host,
-      key_url: server.auth.key_url ?? null,
-      fields,
-    });
-  },
-});
-
 const linkConnections = endpoint({
   ...undocumented('post', '/connections/link'),
   bodySchema: endUser,
@@ -147,7 +137,6 @@ const rotateSigningKey = endpoint({
 /** The endpoints that are available only to the command line, on the control socket. */
 const operatorEndpoints: readonly Endpoint[] = [
   alive,
-  showForm,
   linkConnections,
   linkConsole,
   rewrapVault,

@@ -1,9 +1,16 @@
+import { and, gt, isNull, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { OPERATOR_SCOPES, type Principal, type Scope, type Use } from './caller.ts';
-import type { apiKeys } from './schema.ts';
+import { apiKeys } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
+
+/** True for keys that are neither revoked nor expired, by the database's clock. */
+export const isLiveKey = and(
+  isNull(apiKeys.revokedAt),
+  or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, sql`now()`)),
+);
 
 /** Monthly limits for an operator; null: no limit. */
 type QuotaSetting = Readonly<Record<Use, number | null>>;

@@ -1,6 +1,6 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
+import { and, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
@@ -24,6 +24,7 @@ import {
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
+import { pageOfKeys, type KeyFilter, type KeyPlace } from './key-pages.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
@@ -204,12 +205,21 @@ export class ApiKeys {
     return (await this.create({ name: 'first start', scopes: FULL_SCOPES })).key;
   }
 
-  /** Lists keys, newest first, with their usage. */
-  async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
-    const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
+  /** Lists keys, newest first, with their usage. `next` is the place of the last one if there are more. */
+  async list(
+    filter: KeyFilter = {},
+  ): Promise<{ keys: (ApiKeyInfo & { readonly used_this_month: UseCount })[]; next: KeyPlace | undefined }> {
+    const { limit = Infinity } = filter;
+    const found = await pageOfKeys(this.#db, filter);
     const used = await this.use.thisMonth();
     const usedBy = ({ countedAs, id }: KeyRow) => used.get(countedAs ?? id) ?? { calls: 0, searches: 0 };
-    return found.map(({ row, user }) => Object.assign(keyInfo(row, user), { used_this_month: usedBy(row) }));
+    const last = found.length > limit ? found[limit - 1] : undefined;
+    return {
+      keys: found
+        .slice(0, limit)
+        .map(({ row, user }) => Object.assign(keyInfo(row, user), { used_this_month: usedBy(row) })),
+      next: last && { createdAt: last.createdAt, id: last.row.id },
+    };
   }
 
   /**

@@ -1,9 +1,9 @@
 import { timingSafeEqual } from 'node:crypto';
-import { and, eq, gt, isNull, lt, or, sql } from 'drizzle-orm';
+import { and, eq, gt, lt, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
-import { lackingScope } from './api-key.ts';
+import { isLiveKey, lackingScope } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, OPERATOR_KEY_ID, type ConsoleRole, type Principal } from './caller.ts';
 import { apiKeys, consoleSessions as table } from './schema.ts';
@@ -189,11 +189,6 @@ const minutesFromNow = (minutes: number) => sql`now() + make_interval(mins => ${
 
 /** The times of a new session. */
 const LIFE = { expiresAt: minutesFromNow(60 * MAX_HOURS), idleUntil: minutesFromNow(IDLE_MINUTES) };
-
-const isLiveKey = and(
-  isNull(apiKeys.revokedAt),
-  or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, sql`now()`)),
-);
 
 /** Nobody who reads the database can try keys: the cookie is not in it. */
 const markOf = (cookie: string, key: string): Uint8Array => sha256(`${cookie}|${key}`);

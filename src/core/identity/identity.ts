@@ -23,6 +23,7 @@ import { RefreshTokens } from './tokens/refresh-tokens.ts';
 import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
+import { Setup } from './setup.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
@@ -42,6 +43,7 @@ export interface Identity {
   readonly credentials: Credentials;
   readonly connections: Connections;
   readonly manage: Manage;
+  readonly setup: Setup;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -127,6 +129,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     accessFor: accessFor.bind(undefined, holdings, { providers, authorization }),
     context,
     manage: new Manage(context, connections, revocations),
+    setup: new Setup({ context, config, authorization }),
     signingKeys,
     retention,
     providers,

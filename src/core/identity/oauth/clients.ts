@@ -178,9 +178,7 @@ export class Clients {
       metadata.authorization_response_iss_parameter_supported === true &&
       (methods?.includes('none') ?? true);
     if (!isTaken) return undefined;
-    const publicUrl = this.#context.publicUrl();
-    const own = isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined;
-    const clientId = this.#config.metadataUrl ?? own;
+    const clientId = this.metadataUrl();
     return clientId === undefined ? undefined : { clientId, redirectUri: this.returnUri() };
   }
 
@@ -302,6 +300,12 @@ export class Clients {
     if (response.status === 429 || response.status >= 500)
       throw new Error(`the registration endpoint of ${issuer} returned HTTP ${response.status}`);
     throw new RegistrationRefused('refused', issuer);
+  }
+
+  /** Returns the address of the document that describes Switchboard, if authorization servers can read it. */
+  metadataUrl(): string | undefined {
+    const publicUrl = this.#context.publicUrl();
+    return this.#config.metadataUrl ?? (isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined);
   }
 
   /** Returns the document that describes Switchboard at `DOCUMENT_PATH`. */
