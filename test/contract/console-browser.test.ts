@@ -132,7 +132,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.getByRole('link', { name: 'Connections', exact: true }).click();
     await operator.settled();
     expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('Connections');
-    await button(page, /Revoke Keyed, ada/).click();
+    await button(page, /Revoke keyed, ada/i).click();
     await expectFits(page);
   });
 

@@ -59,7 +59,7 @@ function SignInThere({ url, session, onClose, onDone }) {
 /** Takes the key that a server wants. @param {{ server: { id: string, name: string }, onClose: () => void, onDone: () => void }} props */
 function KeyForm({ server, onClose, onDone }) {
   const form = useLoaded(
-    signal => ask('setup/credentials', { query: { server_id: server.id }, signal }),
+    signal => ask('connections/form', { query: { server_id: server.id }, signal }),
     [server.id],
   );
   /** @param {Record<string, string>} fields */
@@ -97,9 +97,9 @@ function KeyForm({ server, onClose, onDone }) {
               name=${`value.${field.name}`}
               label=${field.name}
               help=${field.description}
-              isOptional=${!field.isRequired}
-              type=${field.isSecret ? 'password' : 'text'}
-              autocomplete=${field.isSecret ? 'new-password' : 'off'}
+              isOptional=${!field.is_required}
+              type=${field.is_secret ? 'password' : 'text'}
+              autocomplete=${field.is_secret ? 'new-password' : 'off'}
               defaultValue=${field.default}
               control=${
                 field.choices &&

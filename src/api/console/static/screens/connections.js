@@ -124,7 +124,7 @@ const Rows = ({ rows, onAsk }) =>
         class: 'end',
         cell: (/** @type {any} */ connection) =>
           html`<${Change} class="small danger" onClick=${() => onAsk({ connection })}>
-            Revoke<span class="unseen"> ${connection.title}, ${connection.user ?? connection.tenant}</span>
+            Revoke<span class="unseen">${` ${connection.title}, ${connection.user ?? connection.tenant}`}</span>
           <//>`,
       },
     ]}

@@ -11,7 +11,7 @@ export default function Overview() {
   const overview = useLoaded(signal => ask('overview', { signal }), [], { everyMs: EVERY_MS });
   return html`<${Screen}
     title="Overview"
-    lead=${overview.data && `Version ${overview.data.version}, running since ${dayTime(overview.data.started_at)}.`}
+    lead=${overview.data && `Version ${overview.data.version}, running since ${dayTime(overview.data.traffic.since)}.`}
     actions=${html`<a class="button" href=${hrefOf('search')}>Try a search</a>`}
   >
     <${Loaded} from=${overview}>
@@ -20,7 +20,7 @@ export default function Overview() {
           <div class="columns"><${Days} days=${data.days} /><${Times} calls=${data.traffic.calls} /></div>
           <div class="columns">
             <div class="column"><${NextSteps} setup=${data.setup} /><${Health} servers=${data.servers} /></div>
-            <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} /></div>
+            <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} errors=${data.traffic.errors} /></div>
           </div>`}
     <//>
   <//>`;
@@ -161,7 +161,7 @@ const STEPS = {
     href: () => hrefOf('setup'),
     word: 'Set up providers',
   },
-  provider_unused_origin: {
+  provider_origin_missing: {
     title: 'Servers that a provider does not allow',
     href: () => hrefOf('setup'),
     word: 'See providers',
@@ -203,7 +203,7 @@ function NextSteps({ setup }) {
   <//>`;
 }
 
-/** @param {{ servers: readonly { server_id: string, name: string, calls: number, failed: number }[] }} props */
+/** @param {{ servers: readonly { server_id: string, name: string | null, calls: number, failed: number }[] }} props */
 function TopServers({ servers }) {
   const most = Math.max(1, ...servers.map(({ calls }) => calls));
   return html`<${Section} title="Most called servers, 7 days">
@@ -221,7 +221,7 @@ function TopServers({ servers }) {
               {
                 head: 'Server',
                 cell: (/** @type {any} */ one) =>
-                  html`<a href=${hrefOf(['catalogue', one.server_id])}>${one.name}</a
+                  html`<a href=${hrefOf(['catalogue', one.server_id])}>${one.name ?? one.server_id}</a
                     ><${Bar} value=${one.calls} of=${most} />`,
               },
               { head: 'Calls', class: 'num', cell: (/** @type {any} */ one) => number(one.calls) },
@@ -257,8 +257,8 @@ function Health({ servers: { active, by_status } }) {
   <//>`;
 }
 
-/** @param {{ calls: { count: number, failed: number, errors: readonly { code: string, count: number }[] } }} props */
-function Errors({ calls: { count, errors } }) {
+/** @param {{ calls: Traffic, errors: readonly { code: string, count: number }[] }} props */
+function Errors({ calls: { count }, errors }) {
   return html`<${Section} title="Errors of calls since the start">
     ${
       errors.length === 0

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { Change, Dialog, Field, Form } from '../dialog.js';
-import { ask, hrefOf, html, say, useLoaded } from '../lib.js';
+import { Change, Dialog, Field } from '../dialog.js';
+import { ask, hrefOf, html, useLoaded } from '../lib.js';
 import { Copyable, Empty, Facts, Loaded, Named, Screen, Section, State, Table, Time } from '../parts.js';
 import { counted, number } from '../words.js';
 import { ConnectDialog } from './connect.js';
@@ -15,21 +15,21 @@ export default function Setup() {
   return html`<${Screen} title="Setup" lead="What servers and sign-ins need from you before users can connect.">
     <${Loaded} from=${setup}>
       ${(/** @type {any} */ data) =>
-        html`<${Needed} needed=${data.oauth_needed} settings=${data.settings} onSetUp=${setApp} />
+        html`<${Needed} needed=${data.oauth_needed} onSetUp=${setApp} />
           <${Apps} clients=${data.oauth_clients} />
-          <${Providers} providers=${data.providers} missing=${data.providers_missing} settings=${data.settings} />
+          <${Providers} setup=${data} />
           <${WantedKeys} />
           <${Addresses} setup=${data} />`}
     <//>
-    ${app && html`<${AppDialog} app=${app} onClose=${() => setApp(undefined)} onDone=${setup.reload} />`}
+    ${app && html`<${AppDialog} app=${app} setting=${setup.data?.settings.oauth_clients} onClose=${() => setApp(undefined)} />`}
   <//>`;
 }
 
-/** Authorization servers at which nobody has registered Switchboard. @param {{ needed: readonly any[], settings: any, onSetUp: (app: any) => void }} props */
+/** Authorization servers at which nobody has registered Switchboard. @param {{ needed: readonly any[], onSetUp: (app: any) => void }} props */
 const Needed = ({ needed, onSetUp }) =>
   html`<${Section}
     title="OAuth apps to create"
-    note=${needed.length > 0 && 'These authorization servers let no client register itself. Create an app there with this redirect URI, then enter its client here.'}
+    note=${needed.length > 0 && 'These authorization servers let no client register itself. Create an app there with this redirect URI, then set up its client.'}
   >
     ${
       needed.length === 0
@@ -57,7 +57,7 @@ const Needed = ({ needed, onSetUp }) =>
                 head: '',
                 class: 'end',
                 cell: (/** @type {any} */ one) =>
-                  html`<${Change} class="small first" onClick=${() => onSetUp(one)}>Enter the client<span class="unseen"> for ${one.issuer}</span><//>`,
+                  html`<button type="button" class="small" onClick=${() => onSetUp(one)}>Set up<span class="unseen"> ${one.issuer}</span></button>`,
               },
             ]}
           />`
@@ -77,7 +77,6 @@ const ServerLinks = ({ ids, count }) =>
 /** @type {Record<string, import('../words.js').Said>} */
 const SOURCES = {
   setting: { word: 'From the settings', tone: 'good' },
-  stored: { word: 'Entered here', tone: 'good' },
   registered: { word: 'Registered by itself', tone: 'info' },
 };
 
@@ -112,50 +111,53 @@ const Apps = ({ clients }) =>
     }
   <//>`;
 
-/** @param {{ app: { issuer: string, redirect_uri: string }, onClose: () => void, onDone: () => void }} props */
-const AppDialog = ({ app, onClose, onDone }) =>
-  html`<${Dialog} title="Enter an OAuth client" onClose=${onClose}>
-    <${Form}
-      verb="Store"
-      onClose=${onClose}
-      onSend=${async (/** @type {Record<string, string>} */ { client_id, client_secret }) => {
-        await ask('setup/oauth-clients', {
-          method: 'PUT',
-          body: { issuer: app.issuer, client_id, ...(client_secret ? { client_secret } : {}) },
-        });
-        say(`Stored the client for ${app.issuer}.`);
-        onDone();
-        onClose();
-      }}
-    >
-      <${Facts}
-        facts=${[
-          ['Authorization server', html`<code>${app.issuer}</code>`],
-          ['Redirect URI', html`<${Copyable} text=${app.redirect_uri} label="the redirect URI" />`],
-        ]}
-      />
-      <${Field} name="client_id" label="Client ID" />
-      <${Field}
-        name="client_secret"
-        label="Client secret"
-        type="password"
-        autocomplete="new-password"
-        isOptional
-        help="It is encrypted and never shown again. Public clients have none."
-      />
-    <//>
+/** Shows how to create an OAuth app and where its client is entered. @param {{ app: { issuer: string, redirect_uri: string }, setting: string, onClose: () => void }} props */
+function AppDialog({ app, setting, onClose }) {
+  const [client, setClient] = useState('');
+  const entry = { [app.issuer]: { client_id: client.trim() || 'CLIENT_ID', client_secret: 'CLIENT_SECRET' } };
+  return html`<${Dialog} title="Set up an OAuth app" isWide onClose=${onClose}>
+    <ol class="steps">
+      <li>
+        Create an OAuth app at <code>${app.issuer}</code> with this redirect URI:
+        <${Copyable} text=${app.redirect_uri} label="the redirect URI" />
+      </li>
+      <li>
+        <${Field}
+          name="client_id"
+          label="Enter the client ID that it shows"
+          value=${client}
+          onInput=${(/** @type {InputEvent & { currentTarget: HTMLInputElement }} */ event) => setClient(event.currentTarget.value)}
+        />
+      </li>
+      <li>
+        Add this to the setting <code>${setting}</code>, with the client secret, and restart Switchboard. A public client has
+        no secret.
+        <${Copyable} text=${JSON.stringify(entry, null, 2)} label="the setting" />
+      </li>
+    </ol>
+    <div class="buttons"><button type="button" class="first" onClick=${onClose}>Done</button></div>
   <//>`;
+}
 
-/** @param {{ providers: readonly any[], missing: readonly any[], settings: any }} props */
-const Providers = ({ providers, missing, settings }) =>
+/** @param {{ setup: any }} props */
+const Providers = ({ setup: { providers, providers_missing, origins_missing, settings } }) =>
   html`<${Section}
     title="Identity providers"
     note=${html`Providers are configured with the setting <code>${settings.providers}</code>.`}
   >
-    ${missing.map(
-      ({ name, servers, count }) =>
+    ${providers_missing.map(
+      (/** @type {any} */ { name, servers, count }) =>
         html`<p key=${name} class="callout warn">
           <span><strong>${name}</strong> is not configured, but ${counted(count, 'server')} ${count === 1 ? 'wants' : 'want'} its tokens: <${ServerLinks} ids=${servers} count=${count} />.</span>
+        </p>`,
+    )}
+    ${origins_missing.map(
+      (/** @type {any} */ { provider, origin, servers, count }) =>
+        html`<p key=${`${provider} ${origin}`} class="callout warn">
+          <span
+            ><code>${origin}</code> is not among the allowed_origins of <strong>${provider}</strong>, so its tokens are not sent
+            to <${ServerLinks} ids=${servers} count=${count} />.</span
+          >
         </p>`,
     )}
     ${
