@@ -20,6 +20,9 @@ const EVENTS = [
   'connection_replaced',
   'connection_revoked',
   'connection_undone',
+  'console_link_created',
+  'console_signed_in',
+  'console_signed_out',
   'key_changed',
   'key_created',
   'key_revoked',
@@ -29,6 +32,7 @@ const EVENTS = [
   'provider_revocation',
   'refresh_race',
   'refresh_reuse',
+  'server_changed',
   'server_deactivated',
   'server_reactivated',
   'server_tools_read',
@@ -155,10 +159,13 @@ const Records = ({ records }) =>
     ]}
   />`;
 
+/** Who acted, if it was not a key with a name of its own. @type {Record<string, string>} */
+const ACTORS = { operator: 'Command line', environment: 'SWITCHBOARD_API_KEY' };
+
 /** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null }} props */
 const Who = ({ key_id, user, tenant, ip }) =>
   html`<span class="named">
-    ${key_id === 'operator' ? html`<span>Command line</span>` : key_id && html`<a href=${hrefOf('activity', { key_id })}><code>${key_id}</code></a>`}
+    ${key_id && html`<a href=${hrefOf('activity', { key_id })}>${ACTORS[key_id] ?? html`<code>${key_id}</code>`}</a>`}
     ${user && html`<a href=${hrefOf('activity', { user })}><code>${user}</code></a>`}
     <small class="quiet">${[tenant, ip].filter(Boolean).join(' · ')}</small>
   </span>`;
@@ -168,8 +175,8 @@ const Details = ({ details }) =>
   html`<span class="details">
     ${Object.entries(details).map(
       ([name, value]) =>
-        html`<span key=${name}><span class="quiet">${name.replaceAll('_', ' ')}</span> ${
-          name === 'server'
+        html`<span key=${name}><span class="quiet">${name === 'serverId' ? 'server' : name.replaceAll('_', ' ')}</span> ${
+          name === 'server' || name === 'serverId'
             ? html`<a href=${hrefOf(['catalogue', String(value)])}>${String(value)}</a>`
             : String(value)
         }</span>`,

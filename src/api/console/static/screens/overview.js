@@ -64,12 +64,12 @@ function Figures({ status, degraded, servers, traffic, days }) {
     <${Figure}
       term="Calls, p95"
       value=${calls.p95_ms === null ? '–' : duration(calls.p95_ms)}
-      more=${calls.p50_ms === null ? 'No call since the start' : `Half within ${duration(calls.p50_ms)}`}
+      more=${calls.p50_ms === null ? 'None since the start' : `Half within ${duration(calls.p50_ms)}`}
     />
     <${Figure}
       term="Searches today"
       value=${short(today.searches)}
-      more=${searches.p95_ms === null ? 'No search since the start' : `p95 ${duration(searches.p95_ms)}`}
+      more=${searches.p95_ms === null ? 'None since the start' : `p95 ${duration(searches.p95_ms)}`}
     />
   </dl>`;
 }
@@ -125,8 +125,11 @@ function Days({ days }) {
 /** How long calls take: a column for each range of durations. @param {{ calls: Traffic }} props */
 function Times({ calls: { buckets, count, p50_ms, p95_ms } }) {
   const Plot = usePlot();
-  const own = buckets.map((bucket, at) => bucket.count - (buckets[at - 1]?.count ?? 0));
-  const labels = buckets.map(({ le_ms }) => (le_ms === null ? 'longer' : `≤ ${duration(le_ms)}`));
+  const counts = buckets.map((bucket, at) => bucket.count - (buckets[at - 1]?.count ?? 0));
+  const shown = counts.findLastIndex(own => own > 0) + 1;
+  const labels = buckets
+    .slice(0, shown)
+    .map(({ le_ms }) => (le_ms === null ? 'longer' : `≤ ${duration(le_ms)}`));
   const title = 'Duration of calls since the start';
   if (count === 0)
     return html`<${Section} title=${title}>
@@ -140,7 +143,7 @@ function Times({ calls: { buckets, count, p50_ms, p95_ms } }) {
       summary=${`Half of ${counted(count, 'call')} took at most ${duration(p50_ms ?? 0)}, 95 % at most ${duration(p95_ms ?? 0)}.`}
       what="Duration"
       labels=${labels}
-      series=${[{ label: 'Calls', color: 'accent', values: own }]}
+      series=${[{ label: 'Calls', color: 'accent', values: counts.slice(0, shown) }]}
     />
   <//>`;
 }

@@ -88,6 +88,9 @@ function Hits({ q, about }) {
   <//>`;
 }
 
+/** A server that wants a sign-in says so by its access. @param {{ status: string } | undefined} health */
+const isFailing = health => health?.status === 'unreachable' || health?.status === 'not_mcp';
+
 /** @param {{ server: any }} props */
 const Hit = ({ server }) =>
   html`<li class="card hit">
@@ -96,7 +99,7 @@ const Hit = ({ server }) =>
         <h2><a href=${hrefOf(['catalogue', server.id])}>${server.name}</a></h2>
         <code class="quiet">${server.id}</code>
         <${State} said=${said(ACCESS, server.access.status)} />
-        ${server.health && server.health.status !== 'ok' && html`<${State} said=${said(HEALTH, server.health.status)} />`}
+        ${isFailing(server.health) && html`<${State} said=${said(HEALTH, server.health.status)} />`}
         ${server.deprecated && html`<${Tag} tone="warn" title=${server.status_message}>Deprecated<//>`}
       </div>
       <p>${server.description}</p>

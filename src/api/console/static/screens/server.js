@@ -111,7 +111,10 @@ const About = ({ server }) =>
       facts=${[
         ['Id', html`<${Copyable} text=${server.id} label="the id" />`],
         ['Address', html`<${Copyable} text=${server.remote_url} label="the address" />`],
-        ['For one client', html`<code>${new URL(`../mcp/${server.id}`, location.href).href}</code>`],
+        [
+          'For a client',
+          html`<${Copyable} text=${new URL(`../mcp/${server.id}`, location.href).href} label="the address for a client" />`,
+        ],
         ['Transport', server.transport ?? 'Found out at the first call'],
         [
           'From',
