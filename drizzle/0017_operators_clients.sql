@@ -1,0 +1,1 @@
+ALTER TABLE "oauth_clients" ADD COLUMN "by_operator" boolean DEFAULT false NOT NULL;
