@@ -144,6 +144,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.keyboard.type('Added');
     await page.getByText('No server matches these filters.').waitFor();
     await button(page, 'Add a server').click();
+    await dialog(page).waitFor();
     await page.keyboard.press('Escape');
     await dialog(page).waitFor({ state: 'detached' });
     await button(page, 'Add a server').click();
@@ -267,6 +268,17 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await context.setOffline(false);
     await page.getByRole('row').filter({ hasText: 'Made meanwhile' }).waitFor();
     expect(await page.getByText('The connection to Switchboard is lost').count()).toBe(0);
+  });
+
+  it('a link from the terminal signs in once, and does not stay in the address', async () => {
+    const { json } = await sb.admin.request('POST', '/console/link', { read_only: true });
+    await using operator = await openConsole(browser, { url: sb.url, hash: new URL(json.url).hash });
+    const { page } = operator;
+    await page.getByText('This session is read-only').first().waitFor();
+    expect(page.url()).toBe(`${sb.url}/console/`);
+    await using second = await openConsole(browser, { url: sb.url, hash: new URL(json.url).hash });
+    await second.page.getByRole('alert').waitFor();
+    expect(await second.page.getByLabel('Admin key').isVisible()).toBe(true);
   });
 
   it('an ended session leads to the sign-in and back to the same screen, in each tab', async () => {

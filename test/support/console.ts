@@ -16,12 +16,13 @@ interface Signed {
   readonly url: string;
   /** Absent: nobody signs in. */
   readonly key?: string;
+  readonly hash?: string;
 }
 
 /** Opens the console in a browser with cookies of its own. */
 export async function openConsole(
   browser: Browser,
-  { url, key }: Signed,
+  { url, key, hash = '' }: Signed,
   options: BrowserContextOptions = {},
 ): Promise<Operator> {
   const visitor = await newVisitor(browser, { viewport: { width: 1280, height: 800 }, ...options });
@@ -31,7 +32,7 @@ export async function openConsole(
     throw new Error(`a dialog opened: ${dialog.message()}`);
   });
   const settled = () => screenSettled(page);
-  await page.goto(`${url}/console/`);
+  await page.goto(`${url}/console/${hash}`);
   if (key !== undefined) {
     await signInWith(page, key);
     await settled();
