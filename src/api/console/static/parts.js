@@ -229,11 +229,11 @@ export function TextFilter({ name, label, placeholder, isMain = false }) {
 
 /**
  * A filter with fixed choices.
- * @param {{ name: string, label: string, any?: string, choices: readonly (readonly [value: string, word: string])[] }} props
+ * @param {{ name: string, label: string, any?: string, isMain?: boolean, choices: readonly (readonly [value: string, word: string])[] }} props
  */
-export function ChoiceFilter({ name, label, any = 'All', choices }) {
+export function ChoiceFilter({ name, label, any = 'All', isMain = false, choices }) {
   const id = useId();
-  return html`<div class="filter">
+  return html`<div class=${`filter ${isMain ? 'main' : ''}`}>
     <label for=${id}>${label}</label>
     <select
       id=${id}
@@ -247,8 +247,21 @@ export function ChoiceFilter({ name, label, any = 'All', choices }) {
   </div>`;
 }
 
-/** @param {{ children: Children }} props */
-export const Filters = ({ children }) => html`<div class="filters" role="search">${children}</div>`;
+/**
+ * The filters of a list. A phone shows the main one, and the others behind a button.
+ * @param {{ children: Children }} props
+ */
+export function Filters({ children }) {
+  const [isOpen, setOpen] = useState(false);
+  const { cursor: _page, ...set } = place.value.filters;
+  const count = Object.keys(set).length;
+  return html`<div class=${`filters ${isOpen ? 'open' : ''}`} role="search">
+    ${children}
+    <button type="button" class="more" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>
+      ${isOpen ? 'Fewer filters' : 'Filters'}${count > 0 && html`<${Tag} tone="info">${count}<//>`}
+    </button>
+  </div>`;
+}
 
 /** A name with its id below. @param {{ href?: string, name: Children, id: string }} props */
 export const Named = ({ href, name, id }) =>

@@ -60,7 +60,7 @@ export default function Activity() {
     </button>`}
   >
     <${Filters}>
-      <${ChoiceFilter} name="event" label="Event" choices=${EVENTS.map(event => [event, eventWords(event)])} />
+      <${ChoiceFilter} name="event" label="Event" isMain choices=${EVENTS.map(event => [event, eventWords(event)])} />
       <${ChoiceFilter} name="outcome" label="Outcome" choices=${Object.entries(OUTCOME).map(([value, { word }]) => [value, word])} />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
       <${TextFilter} name="key_id" label="Key" placeholder="Id, or operator" />

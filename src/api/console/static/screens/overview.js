@@ -7,8 +7,32 @@ const EVERY_MS = 15_000;
 
 /** What the API says of a kind of requests since the start of the program. @typedef {{ count: number, p50_ms: number | null, p95_ms: number | null, buckets: readonly { le_ms: number | null, count: number }[] }} Traffic */
 
+/**
+ * Calls counted at a time, since the start of the program.
+ * @typedef {{ at: number, count: number, failed: number }} Poll
+ */
+const WINDOW_MS = 60_000;
+/** @type {{ since: string, polls: readonly Poll[] }} */
+let seen = { since: '', polls: [] };
+
+/** Returns the overview, and the calls of the last minute as far as this page knows. @param {AbortSignal} signal */
+async function readOverview(signal) {
+  const data = await ask('overview', { signal });
+  const { since, calls } = data.traffic;
+  const at = Date.now();
+  const earlier = seen.since === since ? seen.polls.filter(poll => at - poll.at <= WINDOW_MS + EVERY_MS) : [];
+  seen = { since, polls: [...earlier, { at, count: calls.count, failed: calls.failed }] };
+  const [first] = seen.polls;
+  const minutes = first ? (at - first.at) / 60_000 : 0;
+  const now =
+    first && minutes > 0
+      ? { rate: (calls.count - first.count) / minutes, failed: calls.failed - first.failed }
+      : undefined;
+  return { ...data, now };
+}
+
 export default function Overview() {
-  const overview = useLoaded(signal => ask('overview', { signal }), [], { everyMs: EVERY_MS });
+  const overview = useLoaded(signal => readOverview(signal), [], { everyMs: EVERY_MS });
   return html`<${Screen}
     title="Overview"
     lead=${overview.data && `Version ${overview.data.version}, running since ${dayTime(overview.data.traffic.since)}.`}
@@ -46,7 +70,7 @@ const Degraded = ({ status, degraded }) =>
       </div>`;
 
 /** @param {any} props */
-function Figures({ status, degraded, servers, traffic, days }) {
+function Figures({ status, degraded, servers, traffic, days, now }) {
   const today = days.at(-1) ?? { calls: 0, failed: 0, searches: 0 };
   const { calls, searches } = traffic;
   const isWell = status === 'ready' && degraded.length === 0;
@@ -61,6 +85,11 @@ function Figures({ status, degraded, servers, traffic, days }) {
     />
     <${Figure} term="Servers" value=${number(servers.active)} more=${counted(servers.tools, 'tool')} />
     <${Figure} term="Calls today" value=${short(today.calls)} more=${failedWords(today)} />
+    <${Figure}
+      term="Calls a minute, now"
+      value=${now ? short(now.rate) : '–'}
+      more=${now ? failedNow(now.failed) : 'Counting…'}
+    />
     <${Figure}
       term="Calls, p95"
       value=${calls.p95_ms === null ? '–' : duration(calls.p95_ms)}
@@ -79,6 +108,10 @@ const failedWords = ({ calls, failed }) =>
   failed === 0
     ? 'None failed'
     : html`<span class="bad">${short(failed)} failed (${share(failed / Math.max(calls, 1))})</span>`;
+
+/** @param {number} failed */
+const failedNow = failed =>
+  failed === 0 ? 'None failed' : html`<span class="bad">${number(failed)} failed</span>`;
 
 /** @param {{ term: string, value: unknown, more: unknown }} props */
 const Figure = ({ term, value, more }) =>
