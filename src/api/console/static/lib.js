@@ -52,7 +52,8 @@ tabs.addEventListener('message', () => void findSession());
 export async function findSession() {
   const found = await exchange('session').catch(problem => problem);
   if (!(found instanceof Problem)) session.value = found;
-  else if (found.status !== 0) session.value = 'none';
+  else if (found.code === 'unauthorized' || (found.status !== 0 && session.value === 'unknown'))
+    session.value = 'none';
 }
 
 /** Starts a session. @param {{ key: string } | { link: string }} proof */
@@ -78,7 +79,7 @@ export async function ask(path, options) {
   try {
     return await exchange(`../v1/admin/${path}`, options);
   } catch (error) {
-    if (error instanceof Problem && error.status === 401) session.value = 'none';
+    if (error instanceof Problem && error.code === 'unauthorized') session.value = 'none';
     throw error;
   }
 }

@@ -203,14 +203,22 @@ export function TextFilter({ name, label, placeholder, isMain = false }) {
   const id = useId();
   const value = place.value.filters[name] ?? '';
   const [text, setText] = useState(value);
+  const own = useRef(value);
   const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
-  useEffect(() => setText(value), [value]);
+  // A change by this field itself, which the address has trimmed, must not disturb further typing.
+  useEffect(() => {
+    if (value !== own.current) setText(value);
+    own.current = value;
+  }, [value]);
   useEffect(() => () => clearTimeout(timer.current), []);
   /** @param {string} typed */
   const type = typed => {
     setText(typed);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => filter({ [name]: typed.trim() }, { replace: true }), TYPING_MS);
+    timer.current = setTimeout(() => {
+      own.current = typed.trim();
+      filter({ [name]: own.current }, { replace: true });
+    }, TYPING_MS);
   };
   return html`<div class="filter ${isMain ? 'main' : ''}">
     <label for=${id}>${label}</label>
