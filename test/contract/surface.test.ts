@@ -52,6 +52,8 @@ describe('open pages', () => {
       '/v1/admin/overview',
       '/v1/admin/search',
       '/v1/admin/setup',
+      '/v1/admin/setup/oauth-clients',
+      '/v1/admin/setup/oauth-clients/remove',
       '/v1/admin/tenants',
       '/v1/admin/tenants/{id}',
       '/v1/admin/tenants/{id}/webhook',

@@ -14,7 +14,7 @@ import {
 import type { Core } from '../../core/core.ts';
 import { HEALTH_STATES, shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
 import { entryTrouble } from '../../core/catalogue/import-file.ts';
-import { listServers } from '../../core/catalogue/listing.ts';
+import { listServers } from '../../core/server-list.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
 import { toAbortSignal } from '../../platform/time.ts';

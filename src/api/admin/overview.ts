@@ -139,10 +139,13 @@ async function toDosOf(core: Core): Promise<z.output<typeof toDo>[]> {
         ? '1 identity provider that servers require is not configured.'
         : `${count} identity providers that servers require are not configured.`,
     ),
-    ...toDoOf('provider_origin_missing', [...origins.values()].flat(), count =>
-      count === 1
-        ? '1 server may not receive tokens of its identity provider.'
-        : `${count} servers may not receive tokens of their identity provider.`,
+    ...toDoOf(
+      'provider_origin_missing',
+      [...origins.values()].flat().map(({ id }) => id),
+      count =>
+        count === 1
+          ? '1 server may not receive tokens of its identity provider.'
+          : `${count} servers may not receive tokens of their identity provider.`,
     ),
     ...toDoOf('suspicious_tools', suspicious, count =>
       count === 1 ? '1 server has suspicious tools.' : `${count} servers have suspicious tools.`,

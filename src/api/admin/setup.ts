@@ -1,7 +1,10 @@
 import { z } from 'zod';
+import { clientFields, registeredClient } from '../../config/oauth.ts';
+import { SwitchboardError } from '../../errors.ts';
 import { credentialValues } from '../http/connection-schemas.ts';
-import { endpoint, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN_READ } from './fields.ts';
+import { isStorable } from '../../platform/json-limits.ts';
+import { endpoint, storable, type Endpoint } from '../http/endpoint.ts';
+import { ADMIN, ADMIN_READ } from './fields.ts';
 
 const concerned = {
   count: z.int().describe('The number of servers.'),
@@ -28,11 +31,16 @@ const setup = endpoint({
       z.object({
         issuer: z.string(),
         source: z
-          .enum(['setting', 'registered'])
-          .describe('setting: SWITCHBOARD_OAUTH_CLIENTS. registered: by Switchboard itself.'),
+          .enum(['setting', 'entered', 'registered'])
+          .describe(
+            'setting: SWITCHBOARD_OAUTH_CLIENTS, which comes first. entered: PUT /setup/oauth-clients. registered: by Switchboard itself.',
+          ),
         client_id: z.string(),
         redirect_uri: z.string(),
         servers: z.int().describe('The number of servers that sign users in there.'),
+        allowed_origins: z
+          .array(z.string())
+          .describe('Origins of servers of other domains that may receive its tokens.'),
         created_at: z.iso.datetime().nullable(),
       }),
     ),
@@ -41,10 +49,11 @@ const setup = endpoint({
         z.object({
           issuer: z.string(),
           redirect_uri: z.string().describe('The redirect URI to enter when the app is created.'),
+          origins: z.array(z.string()).describe('Some of the origins of these servers.'),
           ...concerned,
         }),
       )
-      .describe('Authorization servers that need a client in SWITCHBOARD_OAUTH_CLIENTS.'),
+      .describe('Authorization servers that need a client: PUT /setup/oauth-clients.'),
     providers: z.array(
       z.object({
         name: z.string(),
@@ -77,6 +86,54 @@ const SETTINGS = {
   oauth_issuers: 'SWITCHBOARD_OAUTH_ISSUERS',
   providers: 'SWITCHBOARD_PROVIDERS',
 };
+
+const issuer = z
+  .url({ protocol: /^https?$/, error: 'must be the URL of an issuer' })
+  .max(2_048)
+  .refine(isStorable, 'must not contain a NUL character or an unpaired surrogate')
+  .describe('The issuer, exactly as GET /setup has it.');
+
+const enterClient = endpoint({
+  ...ADMIN,
+  method: 'put',
+  path: '/setup/oauth-clients',
+  operationId: 'enterOAuthClient',
+  summary: 'Enter an OAuth app',
+  description:
+    'Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.',
+  errors: [],
+  bodySchema: z.strictObject({
+    issuer,
+    ...clientFields,
+    client_id: storable(z.string().min(1).max(2_048)),
+    client_secret: z.string().min(1).max(4_096).optional(),
+  }),
+  responseSchema: z.object({ issuer: z.string(), redirect_uri: z.string() }),
+  handle: async ({ identity, catalogue, allowHttp }, caller, { body: { issuer: name, ...fields } }) => {
+    if (!name.startsWith('https:') && !allowHttp)
+      throw new SwitchboardError('invalid_request', 'issuer: must be https');
+    const { authorization } = identity;
+    const client = registeredClient(fields);
+    await authorization.enterClient(caller, name, { client, servers: catalogue.active() });
+    return { issuer: name, redirect_uri: authorization.clients.redirectUri(name) };
+  },
+});
+
+const removeClient = endpoint({
+  ...ADMIN,
+  method: 'post',
+  path: '/setup/oauth-clients/remove',
+  operationId: 'removeOAuthClient',
+  summary: 'Remove an OAuth app',
+  description:
+    'No more sign-ins use the client that was entered. Accounts that were connected with it stay connected. removed is false if there was none.',
+  errors: [],
+  bodySchema: z.strictObject({ issuer }),
+  responseSchema: z.object({ removed: z.boolean() }),
+  handle: async ({ identity }, caller, { body }) => ({
+    removed: await identity.authorization.clients.remove(caller, body.issuer),
+  }),
+});
 
 const field = z.object({
   name: z.string(),
@@ -119,4 +176,4 @@ const form = endpoint({
   },
 });
 
-export const setupEndpoints: readonly Endpoint[] = [setup, form];
+export const setupEndpoints: readonly Endpoint[] = [setup, enterClient, removeClient, form];

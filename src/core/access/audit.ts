@@ -31,6 +31,8 @@ type AuditEvent =
   | 'console_link_created'
   | 'console_signed_in'
   | 'console_signed_out'
+  | 'oauth_client_entered'
+  | 'oauth_client_removed'
   | 'webhook_changed'
   | 'webhook_rotated'
   | 'webhook_removed'

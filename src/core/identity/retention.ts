@@ -51,6 +51,7 @@ const RULES: readonly {
     table: oauthClients,
     key: oauthClients.id,
     when: sql`${oauthClients.createdAt} < now() - interval '90 days'
+      and (not ${oauthClients.byOperator} or ${oauthClients.retiredAt} is not null)
       and (${oauthClients.leaseUntil} is null or ${oauthClients.leaseUntil} < now())
       and not exists (select from connections c where c.client_row = ${oauthClients.id})
       and not exists (select from revocation_outbox)`,

@@ -19,12 +19,14 @@ export interface Concerned {
 /** Switchboard as a client of an authorization server. */
 export interface ShownClient {
   readonly issuer: string;
-  /** `setting`: from SWITCHBOARD_OAUTH_CLIENTS. `registered`: by Switchboard itself. */
-  readonly source: 'setting' | 'registered';
+  /** `setting`: from SWITCHBOARD_OAUTH_CLIENTS. `entered`: by an operator. `registered`: by Switchboard itself. */
+  readonly source: 'setting' | 'entered' | 'registered';
   readonly client_id: string;
   readonly redirect_uri: string;
   /** The number of servers that sign users in there. */
   readonly servers: number;
+  /** Origins of servers of other domains that may receive its tokens. */
+  readonly allowed_origins: readonly string[];
   readonly created_at: string | null;
 }
 
@@ -33,7 +35,11 @@ export interface ShownSetup {
   readonly client_metadata_url: string | null;
   readonly return_url: string;
   readonly oauth_clients: readonly ShownClient[];
-  readonly oauth_needed: readonly (Concerned & { readonly issuer: string; readonly redirect_uri: string })[];
+  readonly oauth_needed: readonly (Concerned & {
+    readonly issuer: string;
+    readonly redirect_uri: string;
+    readonly origins: readonly string[];
+  })[];
   readonly providers: readonly {
     readonly name: string;
     readonly title: string;
@@ -71,10 +77,11 @@ export class Setup {
       client_metadata_url: clients.metadataUrl() ?? null,
       return_url: clients.returnUri(),
       oauth_clients: await this.#clients(found.ofIssuers),
-      oauth_needed: shownGroups(found.oauth).map(([issuer, concerned]) => ({
+      oauth_needed: largest(found.oauth).map(([issuer, group]) => ({
         issuer,
         redirect_uri: clients.redirectUri(issuer),
-        ...concerned,
+        origins: originsOf(group),
+        ...concerned(group),
       })),
       providers: [...config.providers.values()].map(({ name, title, client, issuer, allowedOrigins }) => ({
         name,
@@ -85,78 +92,88 @@ export class Setup {
         allowed_origins: allowedOrigins,
         servers: found.ofProviders.get(name)?.length ?? 0,
       })),
-      providers_missing: shownGroups(found.providers).map(([name, concerned]) => ({ name, ...concerned })),
-      origins_missing: shownGroups(found.origins).map(([both, concerned]) => {
+      providers_missing: largest(found.providers).map(([name, group]) => ({ name, ...concerned(group) })),
+      origins_missing: largest(found.origins).map(([both, group]) => {
         const [provider = '', origin = ''] = both.split(' ');
-        return { provider, origin, ...concerned };
+        return { provider, origin, ...concerned(group) };
       }),
     };
   }
 
-  /** Finds what servers need that is not set up: ids of servers by issuer, provider, or provider and origin. */
+  /** Finds what servers need that is not set up: servers by issuer, provider, or provider and origin. */
   needs(servers: Iterable<ServerHead>) {
     const { context, authorization } = this.#parts;
     const found = {
-      ofIssuers: new Map<string, string[]>(),
-      ofProviders: new Map<string, string[]>(),
-      oauth: new Map<string, string[]>(),
-      providers: new Map<string, string[]>(),
-      origins: new Map<string, string[]>(),
+      ofIssuers: new Map<string, ServerHead[]>(),
+      ofProviders: new Map<string, ServerHead[]>(),
+      oauth: new Map<string, ServerHead[]>(),
+      providers: new Map<string, ServerHead[]>(),
+      origins: new Map<string, ServerHead[]>(),
     };
-    for (const { id, auth, learned, remoteUrl } of servers) {
+    for (const server of servers) {
+      const { auth, learned, remoteUrl } = server;
       const issuer = learned?.issuer ?? auth.issuer;
-      if (issuer !== undefined) add(found.ofIssuers, issuer, id);
+      if (issuer !== undefined) add(found.ofIssuers, issuer, server);
       if (learned?.needsSetup && issuer !== undefined && !authorization.isSetUp(issuer))
-        add(found.oauth, issuer, id);
+        add(found.oauth, issuer, server);
       if (auth.kind !== 'user_oauth' || auth.provider === undefined) continue;
-      add(found.ofProviders, auth.provider, id);
+      add(found.ofProviders, auth.provider, server);
       const provider = context.providers.get(auth.provider);
       const { origin } = new URL(remoteUrl);
-      if (!provider) add(found.providers, auth.provider, id);
+      if (!provider) add(found.providers, auth.provider, server);
       else if (!provider.settings.allowedOrigins.includes(origin))
-        add(found.origins, `${auth.provider} ${origin}`, id);
+        add(found.origins, `${auth.provider} ${origin}`, server);
     }
     return found;
   }
 
-  async #clients(ofIssuers: ReadonlyMap<string, readonly string[]>): Promise<ShownClient[]> {
+  async #clients(ofIssuers: ReadonlyMap<string, readonly unknown[]>): Promise<ShownClient[]> {
     const { context, config, authorization } = this.#parts;
     const servers = (issuer: string) => ofIssuers.get(issuer)?.length ?? 0;
-    const configured = [...config.oauth.clients].map(([issuer, { id }]) => ({
+    const configured = [...config.oauth.clients].map(([issuer, { id, allowedOrigins }]) => ({
       issuer,
       source: 'setting' as const,
       client_id: id,
       redirect_uri: authorization.clients.redirectUri(issuer),
       servers: servers(issuer),
+      allowed_origins: allowedOrigins,
       created_at: null,
     }));
     const rows = await context.db
       .select()
       .from(oauthClients)
       .where(and(isNull(oauthClients.retiredAt), isNotNull(oauthClients.clientId)))
-      .orderBy(desc(oauthClients.createdAt))
+      .orderBy(desc(oauthClients.byOperator), desc(oauthClients.createdAt))
       .limit(MAX_SHOWN);
-    const registered = rows.map(({ issuer, clientId, redirectUri, createdAt }) => ({
+    const allowedBy = async (issuer: string) =>
+      (await authorization.clients.ofOperator(issuer))?.allowedOrigins ?? [];
+    const stored = rows.map(async ({ issuer, clientId, redirectUri, createdAt, byOperator }) => ({
       issuer,
-      source: 'registered' as const,
+      source: byOperator ? ('entered' as const) : ('registered' as const),
       client_id: clientId ?? '',
       redirect_uri: redirectUri,
       servers: servers(issuer),
+      allowed_origins: byOperator ? await allowedBy(issuer) : [],
       created_at: createdAt.toISOString(),
     }));
-    return [...configured, ...registered];
+    return [...configured, ...(await Promise.all(stored))];
   }
 }
 
-function add(groups: Map<string, string[]>, name: string, id: string): void {
+function add(groups: Map<string, ServerHead[]>, name: string, server: ServerHead): void {
   const group = groups.get(name);
-  if (group) group.push(id);
-  else groups.set(name, [id]);
+  if (group) group.push(server);
+  else groups.set(name, [server]);
 }
 
 /** The largest groups first. */
-const shownGroups = (groups: ReadonlyMap<string, readonly string[]>): [string, Concerned][] =>
-  [...groups]
-    .toSorted(([, one], [, other]) => other.length - one.length)
-    .slice(0, MAX_SHOWN)
-    .map(([name, ids]) => [name, { count: ids.length, servers: ids.slice(0, MAX_SERVERS) }]);
+const largest = (groups: ReadonlyMap<string, readonly ServerHead[]>) =>
+  [...groups].toSorted(([, one], [, other]) => other.length - one.length).slice(0, MAX_SHOWN);
+
+const concerned = (group: readonly ServerHead[]): Concerned => ({
+  count: group.length,
+  servers: group.slice(0, MAX_SERVERS).map(({ id }) => id),
+});
+
+const originsOf = (group: readonly ServerHead[]): string[] =>
+  [...new Set(group.map(({ remoteUrl }) => new URL(remoteUrl).origin))].slice(0, MAX_SERVERS);

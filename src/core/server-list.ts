@@ -1,7 +1,7 @@
-import { slices } from '../../platform/time.ts';
-import type { Catalogue } from './catalogue.ts';
-import type { Access, HeldServer, Origin, ServerHead } from './entry.ts';
-import type { Health, HealthState } from './health.ts';
+import { slices } from '../platform/time.ts';
+import type { Catalogue } from './catalogue/catalogue.ts';
+import type { Access, HeldServer, Origin, ServerHead } from './catalogue/entry.ts';
+import type { Health, HealthState } from './catalogue/health.ts';
 
 /** Servers for an operator. An absent field does not matter. */
 export interface ServerFilter {
