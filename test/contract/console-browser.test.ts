@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { browserMissing, startBrowser } from '../support/browser.ts';
@@ -34,6 +35,16 @@ const SCREENS = [
   '#/keys/usage',
   '#/activity',
 ];
+
+describe('the filter of the activity', () => {
+  it('offers every event that is audited', () => {
+    const namesIn = (file: string, list: RegExp) =>
+      [...(list.exec(readFileSync(file, 'utf8'))?.[0] ?? '').matchAll(/'(\w+)'/g)].map(([, name]) => name);
+    const audited = namesIn('src/core/access/audit.ts', /type AuditEvent =[^;]*;/);
+    const offered = namesIn('src/api/console/static/screens/activity.js', /const EVENTS = \[[^\]]*\]/);
+    expect(offered).toEqual([...audited].sort());
+  });
+});
 
 describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browserMissing ?? ''}`, () => {
   let browser: Browser;
@@ -216,6 +227,23 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     expect((await sb.get('/v1/identity/connections?user_id=ada')).json.connections).toEqual([]);
     await operator.open('#/activity?event=user_revoked');
     await page.getByRole('cell', { name: 'User revoked' }).waitFor();
+  });
+
+  it('enters the client of an OAuth app, and removes it', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    await operator.open('#/setup');
+    await button(page, 'Enter an app').click();
+    await dialog(page).getByLabel('Authorization server').fill('https://auth.example');
+    await dialog(page).getByLabel('Client ID').fill('client-1');
+    await dialog(page).getByLabel('Client secret').fill('secret-0123456789');
+    await dialog(page).getByRole('button', { name: 'Store' }).click();
+    await said(page, /Its redirect URI must be http/);
+    await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor();
+    expect((await sb.get('/v1/admin/setup')).text).not.toContain('secret-0123456789');
+    await button(page, 'Remove https://auth.example').click();
+    await dialog(page).getByRole('button', { name: 'Remove' }).click();
+    await page.getByText('No OAuth app yet.').waitFor();
   });
 
   it('follows the audit log live', async () => {

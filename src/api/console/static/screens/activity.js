@@ -29,6 +29,8 @@ const EVENTS = [
   'key_rotated',
   'manage_link_created',
   'manage_link_opened',
+  'oauth_client_entered',
+  'oauth_client_removed',
   'provider_revocation',
   'refresh_race',
   'refresh_reuse',

@@ -1,35 +1,38 @@
 import { useState } from 'preact/hooks';
-import { Change, Dialog, Field } from '../dialog.js';
+import { Change } from '../dialog.js';
 import { ask, hrefOf, html, useLoaded } from '../lib.js';
 import { Copyable, Empty, Facts, Loaded, Named, Screen, Section, State, Table, Time } from '../parts.js';
 import { counted, number } from '../words.js';
 import { ConnectDialog } from './connect.js';
+import { AppDialog, RemoveApp } from './oauth-app.js';
 
 const KEYS_LIMIT = 20;
 
 export default function Setup() {
   const setup = useLoaded(signal => ask('setup', { signal }), []);
-  const [app, setApp] = useState(
-    /** @type {{ issuer: string, redirect_uri: string } | undefined} */ (undefined),
+  const [asked, setAsked] = useState(
+    /** @type {{ what: 'enter' | 'remove', app: any } | undefined} */ (undefined),
   );
+  const close = () => setAsked(undefined);
   return html`<${Screen} title="Setup" lead="What servers and sign-ins need from you before users can connect.">
     <${Loaded} from=${setup}>
       ${(/** @type {any} */ data) =>
-        html`<${Needed} needed=${data.oauth_needed} onSetUp=${setApp} />
-          <${Apps} clients=${data.oauth_clients} />
+        html`<${Needed} needed=${data.oauth_needed} onAsk=${setAsked} />
+          <${Apps} clients=${data.oauth_clients} onAsk=${setAsked} />
           <${Providers} setup=${data} />
           <${WantedKeys} />
           <${Addresses} setup=${data} />`}
     <//>
-    ${app && html`<${AppDialog} app=${app} setting=${setup.data?.settings.oauth_clients} onClose=${() => setApp(undefined)} />`}
+    ${asked?.what === 'enter' && html`<${AppDialog} app=${asked.app} onClose=${close} onDone=${setup.reload} />`}
+    ${asked?.what === 'remove' && html`<${RemoveApp} app=${asked.app} onClose=${close} onDone=${setup.reload} />`}
   <//>`;
 }
 
-/** Authorization servers at which nobody has registered Switchboard. @param {{ needed: readonly any[], onSetUp: (app: any) => void }} props */
-const Needed = ({ needed, onSetUp }) =>
+/** Authorization servers at which nobody has registered Switchboard. @param {{ needed: readonly any[], onAsk: (asked: any) => void }} props */
+const Needed = ({ needed, onAsk }) =>
   html`<${Section}
     title="OAuth apps to create"
-    note=${needed.length > 0 && 'These authorization servers let no client register itself. Create an app there with this redirect URI, then set up its client.'}
+    note=${needed.length > 0 && 'These authorization servers let no client register itself. Create an app there with this redirect URI, then enter its client.'}
   >
     ${
       needed.length === 0
@@ -57,7 +60,7 @@ const Needed = ({ needed, onSetUp }) =>
                 head: '',
                 class: 'end',
                 cell: (/** @type {any} */ one) =>
-                  html`<button type="button" class="small" onClick=${() => onSetUp(one)}>Set up<span class="unseen"> ${one.issuer}</span></button>`,
+                  html`<${Change} class="small" onClick=${() => onAsk({ what: 'enter', app: one })}>Enter app<span class="unseen"> for ${one.issuer}</span><//>`,
               },
             ]}
           />`
@@ -77,12 +80,16 @@ const ServerLinks = ({ ids, count }) =>
 /** @type {Record<string, import('../words.js').Said>} */
 const SOURCES = {
   setting: { word: 'From the settings', tone: 'good' },
+  entered: { word: 'Entered here', tone: 'good' },
   registered: { word: 'Registered by itself', tone: 'info' },
 };
 
-/** @param {{ clients: readonly any[] }} props */
-const Apps = ({ clients }) =>
-  html`<${Section} title="OAuth apps">
+/** @param {{ clients: readonly any[], onAsk: (asked: any) => void }} props */
+const Apps = ({ clients, onAsk }) =>
+  html`<${Section}
+    title="OAuth apps"
+    actions=${html`<${Change} class="small" onClick=${() => onAsk({ what: 'enter', app: {} })}>Enter an app<//>`}
+  >
     ${
       clients.length === 0
         ? html`<${Empty} title="No OAuth app yet.">Switchboard registers itself at the first sign-in, where the authorization server allows it.<//>`
@@ -106,38 +113,20 @@ const Apps = ({ clients }) =>
                   html`<span class="named"><${State} said=${SOURCES[one.source]} />${one.created_at && html`<small class="quiet"><${Time} at=${one.created_at} /></small>`}</span>`,
               },
               { head: 'Servers', class: 'num', cell: (/** @type {any} */ one) => number(one.servers) },
+              {
+                head: '',
+                class: 'end',
+                cell: (/** @type {any} */ one) =>
+                  one.source === 'entered' &&
+                  html`<span class="row-actions">
+                    <${Change} class="small" onClick=${() => onAsk({ what: 'enter', app: one })}>Replace<span class="unseen"> ${one.issuer}</span><//>
+                    <${Change} class="small danger" onClick=${() => onAsk({ what: 'remove', app: one })}>Remove<span class="unseen"> ${one.issuer}</span><//>
+                  </span>`,
+              },
             ]}
           />`
     }
   <//>`;
-
-/** Shows how to create an OAuth app and where its client is entered. @param {{ app: { issuer: string, redirect_uri: string }, setting: string, onClose: () => void }} props */
-function AppDialog({ app, setting, onClose }) {
-  const [client, setClient] = useState('');
-  const entry = { [app.issuer]: { client_id: client.trim() || 'CLIENT_ID', client_secret: 'CLIENT_SECRET' } };
-  return html`<${Dialog} title="Set up an OAuth app" isWide onClose=${onClose}>
-    <ol class="steps">
-      <li>
-        Create an OAuth app at <code>${app.issuer}</code> with this redirect URI:
-        <${Copyable} text=${app.redirect_uri} label="the redirect URI" />
-      </li>
-      <li>
-        <${Field}
-          name="client_id"
-          label="Enter the client ID that it shows"
-          value=${client}
-          onInput=${(/** @type {InputEvent & { currentTarget: HTMLInputElement }} */ event) => setClient(event.currentTarget.value)}
-        />
-      </li>
-      <li>
-        Add this to the setting <code>${setting}</code>, with the client secret, and restart Switchboard. A public client has
-        no secret.
-        <${Copyable} text=${JSON.stringify(entry, null, 2)} label="the setting" />
-      </li>
-    </ol>
-    <div class="buttons"><button type="button" class="first" onClick=${onClose}>Done</button></div>
-  <//>`;
-}
 
 /** @param {{ setup: any }} props */
 const Providers = ({ setup: { providers, providers_missing, origins_missing, settings } }) =>
