@@ -23,6 +23,8 @@ const SCRIPT_URL = 'javascript:globalThis.hacked=1';
 /** Storing more takes too long for every run. */
 const MANY = isFullRun ? 10_000 : 2_000;
 
+const isFocused = (element: unknown) => (globalThis as any).document.activeElement === element;
+
 const SCREENS = [
   '#/',
   '#/search?q=weather&about=filler',
@@ -158,8 +160,10 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).waitFor();
     await page.keyboard.press('Escape');
     await dialog(page).waitFor({ state: 'detached' });
+    expect(await button(page, 'Add a server').evaluate(isFocused)).toBe(true);
     await button(page, 'Add a server').click();
     const form = dialog(page);
+    await expectUsable(page);
     await form.getByLabel('Address').fill(keyed.url);
     await form.getByLabel('Name').fill('Added here');
     await form.getByLabel('Id', { exact: true }).fill('Not An Id');
@@ -181,6 +185,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByRole('button', { name: 'Call' }).click();
     await dialog(page).getByText('Done', { exact: true }).waitFor();
     expect(await dialog(page).locator('section pre').first().innerText()).toContain('hello from the console');
+    await expectUsable(page);
     await page.keyboard.press('Escape');
 
     await button(page, 'Deactivate').click();
@@ -195,12 +200,14 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     const { page } = operator;
     await operator.open('#/keys');
     await button(page, 'Create a key').click();
+    await expectUsable(page);
     await dialog(page).getByLabel('Name').fill('Limited app');
     await dialog(page).getByLabel('Calls per month').fill('500');
     await dialog(page).getByRole('button', { name: 'Create' }).click();
     const key = await dialog(page).locator('code').innerText();
     expect((await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': key })).status).toBe(200);
     await button(page, 'Done').click();
+    expect(await button(page, 'Create a key').evaluate(isFocused)).toBe(true);
     const row = page.getByRole('row').filter({ hasText: 'Limited app' });
     await row.getByText('0 of 500 calls').waitFor();
     expect(await page.content()).not.toContain(key);

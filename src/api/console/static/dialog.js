@@ -11,12 +11,20 @@ import { Icon, Trouble } from './parts.js';
 export function Dialog({ title, onClose, isWide = false, children }) {
   const id = useId();
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const isGone = useRef(false);
   useEffect(() => {
-    dialog.current?.showModal();
-    const first = dialog.current?.querySelector('input, select, textarea');
+    const element = dialog.current;
+    const opener = document.activeElement;
+    element?.showModal();
+    const first = element?.querySelector('input, select, textarea');
     if (first instanceof HTMLElement) first.focus();
+    return () => {
+      isGone.current = true;
+      element?.close();
+      if (opener instanceof HTMLElement) opener.focus();
+    };
   }, []);
-  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${onClose}>
+  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${() => isGone.current || onClose()}>
     <header>
       <h2 id=${id}>${title}</h2>
       <button type="button" class="icon-only" aria-label="Close" onClick=${() => dialog.current?.close()}>
