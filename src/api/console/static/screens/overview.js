@@ -125,7 +125,7 @@ const Figure = ({ term, value, more }) =>
 function usePlot() {
   const [Plot, setPlot] = useState(/** @type {any} */ (undefined));
   useEffect(() => {
-    void import('./plot.js').then(
+    void import('../plot.js').then(
       module => setPlot(() => module.default),
       () => undefined,
     );

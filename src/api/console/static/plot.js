@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { html } from '../lib.js';
-import { number, short } from '../words.js';
+import { html } from './lib.js';
+import { number, short } from './words.js';
 
 const HEIGHT = 180;
 const FONT = '12px system-ui, sans-serif';
