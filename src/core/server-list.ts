@@ -34,7 +34,7 @@ export async function listServers(
   known: Known,
   { after, limit }: Page,
 ): Promise<{ servers: readonly HeldServer[]; total: number; hasMore: boolean }> {
-  const suspicious = filter.tools === 'suspicious' ? await catalogue.suspicious() : undefined;
+  const suspicious = filter.tools === 'suspicious' ? await catalogue.suspicious.ids() : undefined;
   const matches = matcher(filter, known, suspicious);
   const pause = slices();
   const later: HeldServer[] = [];

@@ -65,7 +65,9 @@ function* samplesOf(text: string): Generator<Sample> {
   for (const line of text.split('\n')) {
     const [, name = '', labels = '', value = ''] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     if (!READ.some(prefix => name.startsWith(prefix))) continue;
-    const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, key = '', text = '']) => [key, text]);
+    const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(
+      ([, key = '', label = '']) => [key, label] as const,
+    );
     yield { name, labels: Object.fromEntries(pairs), value: Number(value) };
   }
 }
@@ -86,7 +88,7 @@ function durationsOf(samples: readonly Sample[]): Durations {
       le_ms: bound === Infinity ? null : Math.round(bound * 100_000) / 100,
       count,
     }));
-  const { count = 0 } = buckets.at(-1) ?? {};
+  const count = buckets.at(-1)?.count ?? 0;
   return { count, p50_ms: quantile(buckets, 0.5), p95_ms: quantile(buckets, 0.95), buckets };
 }
 

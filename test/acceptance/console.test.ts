@@ -82,7 +82,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('two processes on one Postg
     const answers = await Promise.all(
       [one, other].map(process => process.post('/console/session', { link }, OURS)),
     );
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, 401]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 401]);
   });
 
   it('the workers of one program answer with the traffic of all [console.processes]', async () => {

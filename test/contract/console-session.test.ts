@@ -142,7 +142,7 @@ describe('signing in to the console', () => {
 
   it('limits guesses of one address, while those who are signed in go on [console.session]', async () => {
     await using other = await startTestSwitchboard();
-    const send = (path: string, init: RequestInit & { headers?: Record<string, string> }) =>
+    const send = (path: string, init: { method?: string; headers?: Record<string, string>; body?: string }) =>
       exchange(other.url + path, { ...init, headers: { ...OURS, ...init.headers } });
     const guess = (body: object) =>
       send('/console/session', {
@@ -177,7 +177,10 @@ describe('a link of the command line', () => {
   it('of two browsers at the same time, one is signed in [console.link]', async () => {
     const link = await linkOf();
     const answers = await Promise.all(Array.from({ length: 8 }, () => signIn({ link })));
-    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array<number>(7).fill(401)]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
+      200,
+      ...Array<number>(7).fill(401),
+    ]);
   });
 
   it('expires after five minutes, and is no cookie [console.link]', async () => {
@@ -315,7 +318,7 @@ describe('the role that only looks', () => {
         for (const headers of [{ cookie, ...OURS }, { 'x-api-key': key }]) {
           const { json } = await exchange(sb.url + path, {
             method,
-            headers: { 'content-type': 'application/json', ...headers } as Record<string, string>,
+            headers: { 'content-type': 'application/json', ...headers },
             ...(method === 'GET' ? {} : { body: '{}' }),
           });
           const isRefused = json.code === 'insufficient_scope';

@@ -101,9 +101,10 @@ const revokeOne = endpoint({
   handle: async ({ identity }, caller, { params: { id = '' } }) => {
     const holder = await identity.connections.holderOf(id);
     if (!holder) return { ended: false };
-    const { tenantId, userId } = holder;
-    const ended = await identity.revocations.disconnect({ ...caller, tenantId }, userId, id);
-    identity.holdings.forget(tenantId, userId);
+    const { userId } = holder;
+    const actor = { ...caller, tenantId: holder.tenantId };
+    const ended = await identity.revocations.disconnect(actor, userId, id);
+    identity.holdings.forget(holder.tenantId, userId);
     return { ended };
   },
 });

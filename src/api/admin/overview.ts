@@ -95,7 +95,9 @@ const overview = endpoint({
       servers: serversOf(core),
       traffic: trafficOf(text),
       days,
-      top_servers: topServers.map(one => ({ ...one, name: core.catalogue.get(one.server_id)?.name ?? null })),
+      top_servers: topServers.map(one =>
+        Object.assign(one, { name: core.catalogue.get(one.server_id)?.name ?? null }),
+      ),
       setup,
     };
   },
@@ -118,7 +120,7 @@ const MAX_IDS = 20;
 
 async function toDosOf(core: Core): Promise<z.output<typeof toDo>[]> {
   const { catalogue, identity } = core;
-  const suspicious = [...(await catalogue.suspicious())].filter(id => catalogue.get(id)?.active);
+  const suspicious = [...(await catalogue.suspicious.ids())].filter(id => catalogue.get(id)?.active);
   const { oauth, providers, origins } = identity.setup.needs(catalogue.active());
   const failing = [...catalogue.active()].filter(server =>
     ['unreachable', 'not_mcp'].includes(core.health.healthOf(server)?.state ?? ''),

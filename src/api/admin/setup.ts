@@ -167,11 +167,9 @@ const form = endpoint({
       host: new URL(server.remoteUrl).host,
       key_url: server.auth.key_url ?? null,
       takes_header: takesHeader,
-      fields: fields.map(({ isRequired, isSecret, ...one }) => ({
-        ...one,
-        is_required: isRequired,
-        is_secret: isSecret,
-      })),
+      fields: fields.map(({ isRequired, isSecret, ...one }) =>
+        Object.assign(one, { is_required: isRequired, is_secret: isSecret }),
+      ),
     });
   },
 });

@@ -51,7 +51,7 @@ export const PAGE_POLICY = [
 export type Encoding = 'br' | 'gzip' | 'identity';
 
 /** A file as it is served. */
-export interface ConsoleFile {
+interface ConsoleFile {
   readonly type: string;
   readonly etag: string;
   readonly bodies: Readonly<Record<Encoding, Buffer>>;

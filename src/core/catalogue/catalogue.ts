@@ -33,7 +33,6 @@ import {
   ConcurrentEdit,
   readHeads,
   readServers,
-  readSuspicious,
   retireServers,
   writeChange,
   writeLearned,
@@ -43,11 +42,9 @@ import {
 import { sharing, toServers } from './to-server.ts';
 import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
+import { SuspiciousServers } from './tools/suspicious-servers.ts';
 
 export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
-
-/** Reading all tools takes long. */
-const SUSPICIOUS_MS = 60_000;
 
 type Located = Pick<ServerHead, 'id' | 'remoteUrl'>;
 
@@ -76,12 +73,12 @@ export class Catalogue {
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, HeldServer>();
   readonly #recent: RecentServers;
+  readonly suspicious: SuspiciousServers;
   readonly #writes = new SerialQueue();
   /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
   #prepare: PrepareChange = () => Promise.resolve(() => Promise.resolve());
   #onReinstated: (ids: readonly string[]) => void = () => {};
-  #suspicious: { readonly atMs: number; readonly ids: Promise<ReadonlySet<string>> } | undefined;
   /** True if the search index has every active server in its current state. */
   #isIndexed = false;
 
@@ -90,6 +87,7 @@ export class Catalogue {
     this.#log = log;
     this.#cursor = cursor;
     this.#recent = new RecentServers(db);
+    this.suspicious = new SuspiciousServers(db);
   }
 
   /** @param options.shared true if other processes write to the same database; see `catchUp` */
@@ -185,18 +183,6 @@ export class Catalogue {
   /** Yields all servers, active or not. */
   all(): Iterable<HeldServer> {
     return this.#byId.values();
-  }
-
-  /** Returns the ids of the servers of which a tool matches a suspicion rule. It may be a minute behind. */
-  async suspicious(): Promise<ReadonlySet<string>> {
-    const nowMs = performance.now();
-    if (!this.#suspicious || nowMs - this.#suspicious.atMs > SUSPICIOUS_MS)
-      this.#suspicious = { atMs: nowMs, ids: readSuspicious(this.#db) };
-    const { ids } = this.#suspicious;
-    return ids.catch((error: unknown) => {
-      this.#suspicious = undefined;
-      throw error;
-    });
   }
 
   *active(): Generator<HeldServer> {

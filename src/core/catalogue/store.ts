@@ -63,26 +63,6 @@ export async function readHeads(db: Database): Promise<HeldServer[]> {
 
 const HEADS_OF_A_PAGE = 1_000;
 
-/** Reads the ids of the servers of which a tool matches a suspicion rule. Yields to the event loop between pages. */
-export async function readSuspicious(db: Database): Promise<ReadonlySet<string>> {
-  const ids = new Set<string>();
-  const isSuspicious = (column: typeof table.tools | typeof parts.tools) =>
-    sql`jsonb_path_exists(${column}, '$[*].suspicious')`;
-  const ofParts = sql`exists (select from ${parts} where ${parts.serverId} = ${table.id} and ${isSuspicious(parts.tools)})`;
-  for (let last: string | undefined; ;) {
-    const page = await db
-      .select({ id: table.id, isSuspicious: sql<boolean>`${isSuspicious(table.tools)} or ${ofParts}` })
-      .from(table)
-      .where(last === undefined ? undefined : gt(table.id, last))
-      .orderBy(asc(table.id))
-      .limit(HEADS_OF_A_PAGE);
-    for (const one of page) if (one.isSuspicious) ids.add(one.id);
-    last = page.at(-1)?.id;
-    if (last === undefined || page.length < HEADS_OF_A_PAGE) return ids;
-    await setImmediate();
-  }
-}
-
 /** Returns the ids of the servers that one of the transactions has written, with its number. */
 export function readWritten(
   db: Database,

@@ -52,17 +52,7 @@ export async function toServers(
 export async function toServer(
   entry: Entry,
   origin: Origin,
-  {
-    known,
-    registry,
-    keepsTools = registry !== undefined,
-    pause = slices(),
-  }: {
-    known?: Server | undefined;
-    registry?: RegistryMark | undefined;
-    keepsTools?: boolean;
-    pause?: Pause;
-  } = {},
+  { known, registry, keepsTools, pause = slices() }: Beginnings & { readonly pause?: Pause } = {},
 ): Promise<{ server: Server; leftOut: string[] }> {
   const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
   const tools = new Map<string, CataloguedTool | undefined>();
@@ -76,12 +66,7 @@ export async function toServer(
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
-  const listed = {
-    ...bare,
-    ...(keepsTools ? toolsStaying(bare, known) : {}),
-    ...(registry ? { registry } : {}),
-  };
-  const server = keepingLearned(listed, known);
+  const server = keepingLearned(completed(bare, { known, registry, keepsTools }), known);
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
@@ -101,6 +86,23 @@ const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[
   tools,
   origin,
   active: true,
+});
+
+/** What a server is made of besides its entry. */
+interface Beginnings {
+  readonly known?: Server | undefined;
+  readonly registry?: RegistryMark | undefined;
+  /** Default: for servers of a registry, which lists no tools. */
+  readonly keepsTools?: boolean | undefined;
+}
+
+const completed = (
+  bare: Server,
+  { known, registry, keepsTools = registry !== undefined }: Beginnings,
+): Server => ({
+  ...bare,
+  ...(keepsTools ? toolsStaying(bare, known) : {}),
+  ...(registry ? { registry } : {}),
 });
 
 /** Returns the tools that are known of the same address. */

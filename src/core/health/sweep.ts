@@ -1,3 +1,4 @@
+import type { AuditEntry } from '../access/audit.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, raceAbort, Repeat, type Clock } from '../../platform/time.ts';
@@ -51,6 +52,12 @@ export interface StatusChange {
   /** RFC 3339. */
   readonly deadSince?: string;
 }
+
+/** Returns the audit entry for a server that health checks deactivated or reactivated. */
+export const auditEntryOf = ({ id, deadSince }: StatusChange): AuditEntry =>
+  deadSince === undefined
+    ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
+    : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
 
 type Counts = Readonly<Record<Outcome, number>>;
 

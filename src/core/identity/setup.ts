@@ -1,6 +1,7 @@
 import { and, desc, isNotNull, isNull } from 'drizzle-orm';
 import type { Config } from '../../config/index.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
+import type { Provider } from './connections/provider.ts';
 import type { IdentityContext } from './context.ts';
 import type { ServerAuthorization } from './oauth/server-authorization.ts';
 import { oauthClients } from './schema.ts';
@@ -10,14 +11,14 @@ const MAX_SHOWN = 200;
 const MAX_SERVERS = 20;
 
 /** Servers for which the same has to be done. */
-export interface Concerned {
+interface Concerned {
   readonly count: number;
   /** Some of their ids. */
   readonly servers: readonly string[];
 }
 
 /** Switchboard as a client of an authorization server. */
-export interface ShownClient {
+interface ShownClient {
   readonly issuer: string;
   /** `setting`: from SWITCHBOARD_OAUTH_CLIENTS. `entered`: by an operator. `registered`: by Switchboard itself. */
   readonly source: 'setting' | 'entered' | 'registered';
@@ -30,7 +31,7 @@ export interface ShownClient {
   readonly created_at: string | null;
 }
 
-export interface ShownSetup {
+interface ShownSetup {
   readonly public_url: string;
   readonly client_metadata_url: string | null;
   readonly return_url: string;
@@ -77,12 +78,13 @@ export class Setup {
       client_metadata_url: clients.metadataUrl() ?? null,
       return_url: clients.returnUri(),
       oauth_clients: await this.#clients(found.ofIssuers),
-      oauth_needed: largest(found.oauth).map(([issuer, group]) => ({
-        issuer,
-        redirect_uri: clients.redirectUri(issuer),
-        origins: originsOf(group),
-        ...concerned(group),
-      })),
+      oauth_needed: largest(found.oauth).map(([issuer, group]) =>
+        Object.assign(concerned(group), {
+          issuer,
+          redirect_uri: clients.redirectUri(issuer),
+          origins: originsOf(group),
+        }),
+      ),
       providers: [...config.providers.values()].map(({ name, title, client, issuer, allowedOrigins }) => ({
         name,
         title,
@@ -92,10 +94,12 @@ export class Setup {
         allowed_origins: allowedOrigins,
         servers: found.ofProviders.get(name)?.length ?? 0,
       })),
-      providers_missing: largest(found.providers).map(([name, group]) => ({ name, ...concerned(group) })),
+      providers_missing: largest(found.providers).map(([name, group]) =>
+        Object.assign(concerned(group), { name }),
+      ),
       origins_missing: largest(found.origins).map(([both, group]) => {
         const [provider = '', origin = ''] = both.split(' ');
-        return { provider, origin, ...concerned(group) };
+        return Object.assign(concerned(group), { provider, origin });
       }),
     };
   }
@@ -111,18 +115,16 @@ export class Setup {
       origins: new Map<string, ServerHead[]>(),
     };
     for (const server of servers) {
-      const { auth, learned, remoteUrl } = server;
+      const { auth, learned } = server;
       const issuer = learned?.issuer ?? auth.issuer;
-      if (issuer !== undefined) add(found.ofIssuers, issuer, server);
-      if (learned?.needsSetup && issuer !== undefined && !authorization.isSetUp(issuer))
-        add(found.oauth, issuer, server);
+      if (issuer !== undefined) {
+        add(found.ofIssuers, issuer, server);
+        if (learned?.needsSetup && !authorization.isSetUp(issuer)) add(found.oauth, issuer, server);
+      }
       if (auth.kind !== 'user_oauth' || auth.provider === undefined) continue;
       add(found.ofProviders, auth.provider, server);
-      const provider = context.providers.get(auth.provider);
-      const { origin } = new URL(remoteUrl);
-      if (!provider) add(found.providers, auth.provider, server);
-      else if (!provider.settings.allowedOrigins.includes(origin))
-        add(found.origins, `${auth.provider} ${origin}`, server);
+      const lacks = lackOf(server, context.providers.get(auth.provider));
+      if (lacks !== undefined) add(found[lacks.what], lacks.name, server);
     }
     return found;
   }
@@ -158,6 +160,18 @@ export class Setup {
     }));
     return [...configured, ...(await Promise.all(stored))];
   }
+}
+
+/** Returns what a server with an identity provider lacks; undefined: nothing. */
+function lackOf(
+  { auth: { provider: name = '' }, remoteUrl }: ServerHead,
+  provider: Provider | undefined,
+): { readonly what: 'providers' | 'origins'; readonly name: string } | undefined {
+  if (!provider) return { what: 'providers', name };
+  const { origin } = new URL(remoteUrl);
+  return provider.settings.allowedOrigins.includes(origin)
+    ? undefined
+    : { what: 'origins', name: `${name} ${origin}` };
 }
 
 function add(groups: Map<string, ServerHead[]>, name: string, server: ServerHead): void {

@@ -73,7 +73,7 @@ export interface Search {
 }
 
 /** How one active server stands in the ranking of a query. */
-export interface Standing {
+interface Standing {
   /** 1 for the first; undefined: the server is not in the ranking. */
   readonly rank: number | undefined;
   /** The number of servers in the ranking. */

@@ -62,7 +62,7 @@ export function AppDialog({ app, onClose, onDone }) {
       />
       <fieldset>
         <legend>Servers of other domains that receive its tokens</legend>
-        <p class="help">A server in the domain of the authorization server needs no permission. Trust the others first.</p>
+        <p class="help">A server in the domain of the authorization server needs no permission. Allow others only if you trust them.</p>
         ${offered.map(
           origin =>
             html`<${Check} key=${origin} name="origin" value=${origin} label=${origin} isOn=${app.allowed_origins?.includes(origin)} />`,

@@ -86,8 +86,8 @@ function Figures({ status, degraded, servers, traffic, days, now }) {
     <${Figure} term="Servers" value=${number(servers.active)} more=${counted(servers.tools, 'tool')} />
     <${Figure} term="Calls today" value=${short(today.calls)} more=${failedWords(today)} />
     <${Figure}
-      term="Calls a minute, now"
-      value=${now ? short(now.rate) : '–'}
+      term="Calls a minute"
+      value=${now ? short(Math.round(now.rate)) : '–'}
       more=${now ? failedNow(now.failed) : 'Counting…'}
     />
     <${Figure}
