@@ -41,10 +41,11 @@ const SCREENS = [
 describe('the filter of the activity', () => {
   it('offers every event that is audited', () => {
     const namesIn = (file: string, list: RegExp) =>
-      [...(list.exec(readFileSync(file, 'utf8'))?.[0] ?? '').matchAll(/'(\w+)'/g)].map(([, name]) => name);
+      (list.exec(readFileSync(file, 'utf8'))?.[0] ?? '').match(/'\w+'/g)?.sort((a, b) => a.localeCompare(b));
     const audited = namesIn('src/core/access/audit.ts', /type AuditEvent =[^;]*;/);
     const offered = namesIn('src/api/console/static/screens/activity.js', /const EVENTS = \[[^\]]*\]/);
-    expect(offered).toEqual([...audited].sort());
+    expect(audited).toContain("'key_created'");
+    expect(offered).toEqual(audited);
   });
 });
 

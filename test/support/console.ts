@@ -7,7 +7,7 @@ import { newVisitor, type Visitor } from './browser.ts';
 export interface Operator extends Visitor {
   readonly page: Page;
   /** Opens a screen by its address, such as `#/keys`, and waits until its data is there. */
-  open(hash: string): Promise<void>;
+  open(screen: string): Promise<void>;
   /** Waits until a screen shows its data. */
   settled(): Promise<void>;
 }
@@ -41,8 +41,8 @@ export async function openConsole(
     ...visitor,
     page,
     settled,
-    async open(hash) {
-      await page.evaluate(to => void ((globalThis as any).location.hash = to), hash);
+    async open(screen) {
+      await page.evaluate(to => void ((globalThis as any).location.hash = to), screen);
       await settled();
     },
   };
