@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { startProtectedServer, type ProtectedServer } from '../support/authorization/protected.ts';
+import { startAuthorizationServer, type AuthorizationServer } from '../support/authorization/server.ts';
 import { browserMissing, startBrowser } from '../support/browser.ts';
 import {
   expectFits,
@@ -52,12 +54,16 @@ describe('the filter of the activity', () => {
 describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browserMissing ?? ''}`, () => {
   let browser: Browser;
   let keyed: AuthorisedServer;
+  let accounts: AuthorizationServer;
+  let notes: ProtectedServer;
   let sb: IdentityUnderTest;
   let readKey: string;
 
   beforeAll(async () => {
     browser = await startBrowser();
     keyed = await startAuthorised('modern', ({ authorization }) => authorization === 'Bearer key-0123456789');
+    accounts = await startAuthorizationServer({ asks: true });
+    notes = await startProtectedServer({ authorizationServer: accounts });
     sb = await startIdentity({
       catalogue: [
         {
@@ -81,6 +87,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
             },
           ],
         },
+        { id: 'notes', name: 'Notes', remote_url: notes.url, auth: { kind: 'oauth' } },
         {
           id: 'keyed',
           name: 'Keyed',
@@ -100,7 +107,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
   });
   afterAll(async () => {
     await sb[Symbol.asyncDispose]();
-    await keyed[Symbol.asyncDispose]();
+    for (const server of [keyed, notes, accounts]) await server[Symbol.asyncDispose]();
     await browser.close();
   });
 
@@ -194,6 +201,22 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Activate').waitFor();
     expect((await sb.get('/v1/admin/catalogue/added')).json.active).toBe(false);
     await expectHarmless(operator);
+  });
+
+  it('connects a server by a sign-in in another tab', async () => {
+    await using operator = await signedIn();
+    const { page, context } = operator;
+    await operator.open('#/catalogue/notes');
+    await button(page, 'Connect').click();
+    const opened = context.waitForEvent('page');
+    await page.getByRole('link', { name: 'Open the sign-in' }).click();
+    const tab = await opened;
+    await tab.getByRole('button').click();
+    await tab.getByRole('link', { name: 'Allow' }).click();
+    await said(page, 'Connected.');
+    await button(page, 'Connect again').waitFor();
+    await operator.open('#/connections?shared=yes');
+    await page.getByRole('row').filter({ hasText: 'Whole tenant' }).first().waitFor();
   });
 
   it('makes a key with a quota, which is shown once, and rotates and revokes it', async () => {
