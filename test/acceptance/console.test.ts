@@ -35,6 +35,9 @@ describe('switchboard console', () => {
       const headers = { cookie: cookieOf(signedIn.headers), ...OURS };
       const overview = await fetch(`${server.url}/v1/admin/overview`, { headers });
       expect(await overview.json()).toMatchObject({ servers: { active: expect.any(Number) } });
+      if (role === 'admin') continue;
+      expect((await run(['console', '--end'], env)).stdout).toBe('Ended 2 sessions of the console.\n');
+      expect((await fetch(`${server.url}/v1/admin/overview`, { headers })).status).toBe(401);
     }
   });
 });

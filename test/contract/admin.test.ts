@@ -94,7 +94,13 @@ describe('who may administer', () => {
     ] as const) {
       expect((await sb.post(path, body, { 'x-api-key': admin.key })).status, path).toBe(403);
     }
-    for (const path of ['/connections/link', '/console/link', '/vault/rewrap', '/signing-keys/rotate'])
+    for (const path of [
+      '/connections/link',
+      '/console/link',
+      '/console/end',
+      '/vault/rewrap',
+      '/signing-keys/rotate',
+    ])
       expect((await post(path, {})).status, path).toBe(404);
   });
 

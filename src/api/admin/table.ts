@@ -115,6 +115,11 @@ const linkConsole = endpoint({
     consoleSessions.createLink(read_only ? 'admin_read' : 'admin', caller),
 });
 
+const endConsole = endpoint({
+  ...undocumented('post', '/console/end'),
+  handle: async ({ consoleSessions }, caller) => ({ ended: await consoleSessions.endAll(caller) }),
+});
+
 const rewrapVault = endpoint({
   ...undocumented('post', '/vault/rewrap'),
   handle: async ({ identity }) => ({ sealed: await identity.vaultKeys.rewrap() }),
@@ -139,6 +144,7 @@ const operatorEndpoints: readonly Endpoint[] = [
   alive,
   linkConnections,
   linkConsole,
+  endConsole,
   rewrapVault,
   retireVaultKey,
   rotateSigningKey,

@@ -91,13 +91,11 @@ const withImportMap = (html: Buffer): Buffer =>
     html.toString('utf8').replace(IMPORT_MAP_PLACE, `<script type="importmap">${IMPORT_MAP}</script>`),
   );
 
-const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } };
+/** A tenth larger than with the best quality, in a hundredth of the time. */
+const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } };
 
 async function toServed(name: string, bytes: Buffer): Promise<[string, ConsoleFile]> {
-  const [br, gzipped] = await Promise.all([
-    promisify(brotliCompress)(bytes, BROTLI),
-    promisify(gzip)(bytes, { level: 9 }),
-  ]);
+  const [br, gzipped] = await Promise.all([promisify(brotliCompress)(bytes, BROTLI), promisify(gzip)(bytes)]);
   const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
   const type = TYPES[path.extname(name)] ?? 'application/octet-stream';
   return [name, { type, etag: digest, bodies: { br, gzip: gzipped, identity: bytes } }];

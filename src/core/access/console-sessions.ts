@@ -171,6 +171,16 @@ export class ConsoleSessions {
     });
   }
 
+  /** Ends all sessions and unused links. Resolves to their number. */
+  async endAll(actor: Partial<Actor>): Promise<number> {
+    const { db, audit } = this.#parts;
+    return db.transaction(async tx => {
+      const { length: ended } = await tx.delete(table).returning({ hash: table.hash });
+      await audit.record(actor, { event: 'console_signed_out', outcome: 'ok', meta: { ended } }, tx);
+      return ended;
+    });
+  }
+
   /** @param isStored true if the key is in the database, and valid */
   #isKeyLive(cookie: string, { keyId, keyMark }: typeof table.$inferSelect, isStored: boolean): boolean {
     if (keyId === OPERATOR_KEY_ID) return true;
