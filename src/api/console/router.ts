@@ -25,7 +25,7 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   const router = Router({ caseSensitive: true, strict: true });
   const sessions = core.consoleSessions;
 
-  /** Returns the session of a new cookie. */
+  /** Returns the cookie of a new session. */
   async function signIn(request: Request, response: Response) {
     const sent = await readJsonBody(request, response, {
       maxBytes: MAX_BODY_BYTES,
