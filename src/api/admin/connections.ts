@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
+import type { Core } from '../../core/core.ts';
 import { pageOfConnections } from '../../core/identity/connections/connection-pages.ts';
+import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
 import { CONNECTION_STATES } from '../../core/identity/schema.ts';
 import {
   connectionKind,
@@ -44,6 +46,10 @@ const listConnections = endpoint({
   },
 });
 
+/** Returns the name of a connection's server; its own title if it is with a provider, or the server is gone. */
+const titleOf = (catalogue: Core['catalogue'], { server_id: id, title }: ConnectionInfo): string =>
+  (id === null ? undefined : catalogue.get(id)?.name) ?? title;
+
 const listAll = endpoint({
   ...ADMIN_READ,
   method: 'get',
@@ -78,13 +84,16 @@ const listAll = endpoint({
     ),
     next_cursor: nextCursor,
   }),
-  handle: async ({ identity }, _caller, { query: { limit, cursor, shared, ...query } }) => {
+  handle: async ({ identity, catalogue }, _caller, { query: { limit, cursor, shared, ...query } }) => {
     const { user_id: userId, server_id: serverId, ...rest } = query;
     const isShared = shared === undefined ? undefined : shared === 'yes';
     const after = cursor === undefined ? undefined : placeOf(cursor);
     const filter = { ...rest, userId, serverId, isShared };
     const { connections, next } = await pageOfConnections(identity.context, filter, { after, limit });
-    return { connections, next_cursor: next ? `${next.createdAt}~${next.id}` : null };
+    return {
+      connections: connections.map(one => ({ ...one, title: titleOf(catalogue, one) })),
+      next_cursor: next ? `${next.createdAt}~${next.id}` : null,
+    };
   },
 });
 
