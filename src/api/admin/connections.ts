@@ -46,9 +46,11 @@ const listConnections = endpoint({
   },
 });
 
-/** Returns the name of a connection's server; its own title if it is with a provider, or the server is gone. */
-const titleOf = (catalogue: Core['catalogue'], { server_id: id, title }: ConnectionInfo): string =>
-  (id === null ? undefined : catalogue.get(id)?.name) ?? title;
+/** Names a connection after its server; its own title stays if it is with a provider, or the server is gone. */
+const named = <T extends ConnectionInfo>(catalogue: Core['catalogue'], one: T): T => ({
+  ...one,
+  title: (one.server_id === null ? undefined : catalogue.get(one.server_id)?.name) ?? one.title,
+});
 
 const listAll = endpoint({
   ...ADMIN_READ,
@@ -91,7 +93,7 @@ const listAll = endpoint({
     const filter = { ...rest, userId, serverId, isShared };
     const { connections, next } = await pageOfConnections(identity.context, filter, { after, limit });
     return {
-      connections: connections.map(one => ({ ...one, title: titleOf(catalogue, one) })),
+      connections: connections.map(one => named(catalogue, one)),
       next_cursor: next ? `${next.createdAt}~${next.id}` : null,
     };
   },
