@@ -290,6 +290,12 @@ describe('who may use the cookie', () => {
     expect((await keysWith(cookie)).status).toBe(200);
   });
 
+  it('also behind a proxy with a password of its own; an API key comes first [console.csrf]', async () => {
+    const cookie = await signedIn(sb.key);
+    expect((await keysWith(cookie, { ...OURS, authorization: 'Basic b3BzOnB3' })).status).toBe(200);
+    expect((await keysWith(cookie, { ...OURS, 'x-api-key': 'sbk_live_wrong' })).status).toBe(401);
+  });
+
   it('pages of this origin may [console.csrf]', async () => {
     const cookie = await signedIn(sb.key);
     for (const headers of [{ origin: sb.url }, { origin: sb.url, 'sec-fetch-site': 'same-origin' }])

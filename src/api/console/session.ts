@@ -15,10 +15,10 @@ const CONSOLE_HEADER = 'x-switchboard-console';
 export function byKeyOrSession(core: Core, cookies: Cookies): Authenticator {
   const authenticated = byKey(core);
   return (request, response, path) => {
-    const cookie = isOfConsole(request) ? cookies.operator(request) : undefined;
-    const hasKey =
-      singleHeader(request, 'x-api-key') !== undefined || request.headers.authorization !== undefined;
-    if (cookie === undefined || hasKey) return authenticated(request, response, path);
+    // A proxy may ask for a password of its own, in the header Authorization.
+    const hasKey = singleHeader(request, 'x-api-key') !== undefined;
+    const cookie = !hasKey && isOfConsole(request) ? cookies.operator(request) : undefined;
+    if (cookie === undefined) return authenticated(request, response, path);
     requireSameOrigin(request);
     return ofSession(core, cookie, localsOf(response));
   };
