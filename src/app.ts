@@ -1,9 +1,9 @@
 import type { EmbeddingLimits } from './core/search/embed/openai-api.ts';
-import { readFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
+import { ConsoleSessions } from './core/access/console-sessions.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { followChanges } from './core/catalogue/change-feed.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
@@ -11,13 +11,14 @@ import { OpenServers } from './core/catalogue/open-servers.ts';
 import { ToolRefresh } from './core/catalogue/tools/refresh.ts';
 import { Usage } from './core/catalogue/usage.ts';
 import type { Core } from './core/core.ts';
-import { Audit, type AuditEntry } from './core/access/audit.ts';
+import { Audit } from './core/access/audit.ts';
 import { createIdentity } from './core/identity/identity.ts';
 import { ServerConnections } from './core/identity/connections/server-connections.ts';
 import { Guard } from './platform/outbound/guard.ts';
 import { createProxy, type ProxyLimits } from './core/proxy/proxy.ts';
 import { HealthStore } from './core/health/store.ts';
-import { HealthSweep, type StatusChange } from './core/health/sweep.ts';
+import { auditEntryOf, HealthSweep } from './core/health/sweep.ts';
+import { RecentUse } from './core/recent-use.ts';
 import { RegistrySync, SyncSchedule } from './core/registry/sync.ts';
 import { ServedRegistry } from './core/registry/served.ts';
 import type { Embedder } from './core/search/embed/embedder.ts';
@@ -37,6 +38,7 @@ import {
   explainKeys,
   makeDataDir,
   openConfigured,
+  packageVersion,
   warnOfConnections,
   warnOfSettings,
 } from './stores.ts';
@@ -197,7 +199,11 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   const parts = { db, log, metrics, audit, clock, config: settings, dataDir, guard, publicUrl };
   const identity = await createIdentity(parts).catch(explainKeys(config));
   opened.defer(() => identity.close());
-  return { apiKeys, identity };
+  return {
+    apiKeys,
+    identity,
+    consoleSessions: new ConsoleSessions({ db, audit, environmentKey, publicUrl }),
+  };
 }
 
 async function openSearch(
@@ -344,7 +350,7 @@ async function openUpkeep(
     metrics,
     inspect: (server, signal) => proxy.inspect(server, signal),
     onRefused: (server, { challenge }) => identity.authorization.learn(server, challenge),
-    onStatusChange: (tx, change) => audit.record({}, entryOf(change), tx),
+    onStatusChange: (tx, change) => audit.record({}, auditEntryOf(change), tx),
     everyMs: registry.probeEveryMs,
   });
   opened.defer(() => health.close());
@@ -364,7 +370,7 @@ function coreOf(parts: {
   indexed: Promise<void>;
 }): Core {
   const { stores, access, search, proxy, upkeep, indexed } = parts;
-  const { config, db, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
+  const { config, db, clock, metrics, allowHttp, life, publicUrl, databaseTrouble } = stores;
   const { rateLimits, health, sync } = upkeep;
   const troubles = () => [databaseTrouble(), search.degraded(), rateLimits.degraded, health.degraded];
   return {
@@ -380,6 +386,8 @@ function coreOf(parts: {
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
+    recentUse: new RecentUse(db, clock, () => search.usage.flush()),
+    version: stores.version,
     indexed,
     readiness: () => ({ status: life.status, degraded: troubles().filter(one => one !== undefined) }),
   };
@@ -426,12 +434,6 @@ async function openHttp(stores: Stores, core: Core, { startSchedules }: Upkeep):
 const createFirstKey = async ({ access }: Config, { apiKeys }: Pick<Core, 'apiKeys'>) =>
   access.apiKey === undefined ? apiKeys.createFirst() : undefined;
 
-/** Returns the audit entry for a server that health checks deactivated or reactivated. */
-const entryOf = ({ id, deadSince }: StatusChange): AuditEntry =>
-  deadSince === undefined
-    ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
-    : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
-
 const explainAddress = (error: unknown): never => {
   throw error instanceof CannotListen ? new ConfigError(error.message) : error;
 };
@@ -442,9 +444,3 @@ const explainCatalogue =
     if (!(error instanceof CatalogueUnusable) || config.catalogueFile === undefined) throw error;
     throw new ConfigError(`SWITCHBOARD_CATALOGUE: ${error.message}`);
   };
-
-/** Returns the version from package.json. */
-export async function packageVersion(): Promise<string> {
-  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
-  return (manifest as { version: string }).version;
-}

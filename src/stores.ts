@@ -1,4 +1,4 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { mkdir, readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { ConfigError, type Config } from './config/index.ts';
 import { KeyFileError, WrongKeys } from './core/identity/vault/open.ts';
@@ -88,4 +88,10 @@ export async function warnOfConnections(
       { needed, allowed },
       'Postgres allows too few connections: lower DATABASE_POOL_SIZE or SWITCHBOARD_WORKERS, or raise max_connections',
     );
+}
+
+/** Returns the version from package.json. */
+export async function packageVersion(): Promise<string> {
+  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
+  return (manifest as { version: string }).version;
 }

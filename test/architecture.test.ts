@@ -13,6 +13,7 @@ const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
   [/^stores\.ts$/, /^(config\/|core\/identity\/vault\/|platform\/)/],
   [/^api\/http\//, /^(api|config|core|platform)\//],
   [/^api\/rest\//, /^(api\/(http|admin)|config|core|platform)\//],
+  [/^api\/console\//, /^(api\/(http|pages)|config|core|platform)\//],
   [/^api\/(mcp|pages|admin)\//, /^(api\/http|config|core|platform)\//],
   [/^core\/[\w-]+\.ts$/, /^(config|core|platform)\//],
   [/^core\/catalogue\//, /^(core\/[\w-]+\.ts$|platform\/)/],

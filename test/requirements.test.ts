@@ -16,7 +16,7 @@ describe('the contract', () => {
 
   it('is only cited by ids that exist', () => {
     const ids = [...named].filter(id =>
-      /^(access|admin|quota|results|search|call|tools|errors|identity|versioning)/.test(id),
+      /^(access|admin|console|quota|results|search|call|tools|errors|identity|versioning)/.test(id),
     );
     expect(ids.filter(id => requirements[id] === undefined)).toEqual([]);
   });

@@ -172,6 +172,28 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     promise: 'every change is in the audit log with the key that made it; a crash leaves both or neither',
   },
   'admin.pages': { promise: 'usage and audit are given in pages' },
+  'console.session': {
+    promise:
+      'an admin key becomes a session of one browser; its cookie is HttpOnly and Strict, and nothing is stored in clear',
+  },
+  'console.link': { promise: 'a link of the command line signs one browser in, once, within five minutes' },
+  'console.end': { promise: 'a session ends idle, after twelve hours, with its key, and by signing out' },
+  'console.csrf': {
+    promise: 'the cookie counts only in requests of the page itself, and only for the admin API',
+  },
+  'console.role': { promise: 'admin_read reads the admin API, tries searches, and changes nothing' },
+  'console.processes': { promise: 'a session and its end hold for all processes on one database' },
+  'console.files': { promise: 'the page loads only its own files, under a policy without inline scripts' },
+  'console.catalogue': { promise: 'servers are listed with filters, in pages' },
+  'console.entry': { promise: 'an entry is added, changed and activated, and wrong fields are named' },
+  'console.search': { promise: 'a search is tried, and says where one server ranks or why it is missing' },
+  'console.connections': { promise: 'connections of all tenants are listed and ended' },
+  'console.lists': { promise: 'keys and tenants are found by text and given in pages' },
+  'console.audit': { promise: 'the audit log can be followed' },
+  'console.setup': { promise: 'what is set up for sign-ins is shown, and what is missing, without secrets' },
+  'console.overview': { promise: 'the overview says what happens and what needs attention' },
+  'console.scale': { promise: 'lists of thousands are given in pages of bounded size' },
+
   'quota.refused': {
     promise: 'a key past its monthly quota is 429 with the quota, when it begins anew and Retry-After',
   },

@@ -31,7 +31,7 @@ const create: Command = {
     name: { type: 'string', help: 'What the key is for.' },
     scopes: {
       type: 'string',
-      help: `Comma-separated scopes: ${SCOPES.map(scope => `\`${scope}\``).join(', ')}. By default the first three, and with \`--user\` the first two.`,
+      help: `Comma-separated scopes: ${SCOPES.map(scope => `\`${scope}\``).join(', ')}. By default the first three, and with \`--user\` the first two. \`admin\` includes \`admin_read\`.`,
     },
     expires: {
       type: 'string',

@@ -1,5 +1,6 @@
 import { catalogueCommands } from './catalogue-commands.ts';
 import type { Command, DatabaseCommand } from './command.ts';
+import { consoleCommands } from './console-commands.ts';
 import { databaseCommands } from './database-commands.ts';
 import { keyCommands, tenantCommands } from './access-commands.ts';
 import { connectionCommands } from './connection-commands.ts';
@@ -16,6 +17,7 @@ export const COMMAND_GROUPS: Readonly<Record<string, Commands>> = {
   Webhooks: webhookCommands,
   Catalogue: catalogueCommands,
   'Search and call': toolCommands,
+  Console: consoleCommands,
   Database: databaseCommands,
 };
 

@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sanitise } from '../platform/sanitize.ts';
 import { CommandFailed, type AdminClient } from './admin-client.ts';
+import { openInBrowser } from './browser.ts';
 import { DEFAULT_TENANT, tenant, tenantOf, UsageError, type Command, type Invocation } from './command.ts';
 import { plural, table, type Io } from './terminal.ts';
 import { firstCall, storedTools } from './tool-commands.ts';
@@ -9,8 +9,8 @@ import { firstCall, storedTools } from './tool-commands.ts';
 interface Field {
   readonly name: string;
   readonly description?: string;
-  readonly isRequired: boolean;
-  readonly isSecret: boolean;
+  readonly is_required: boolean;
+  readonly is_secret: boolean;
   readonly default?: string;
   readonly choices?: readonly string[];
 }
@@ -219,14 +219,6 @@ function reasonOf(error = ''): string {
   return (Object.hasOwn(REASONS, code) ? REASONS[code] : undefined) ?? error.slice(mark < 0 ? 0 : mark + 2);
 }
 
-/** Opens the person's browser, if there is one; the link is on the terminal in any case. */
-function openInBrowser(url: string): void {
-  const openers: Partial<Record<NodeJS.Platform, string>> = { darwin: 'open', win32: 'explorer' };
-  const child = spawn(openers[process.platform] ?? 'xdg-open', [url], { stdio: 'ignore', detached: true });
-  child.once('error', () => {});
-  child.unref();
-}
-
 /** Puts a server's tools into the catalogue, as search finds a server by them. Returns their number, if they could be read. */
 async function readTools(
   admin: AdminClient,
@@ -261,10 +253,10 @@ async function askFor(form: Form, io: Io, ask: NonNullable<Io['ask']>): Promise<
   for (const field of form.fields) {
     if (field.description !== undefined) io.complain(sanitise(field.description, 500));
     if (field.choices) io.complain(`One of ${choicesOf(field)}`);
-    const optional = field.isRequired ? '' : ' (optional)';
+    const optional = field.is_required ? '' : ' (optional)';
     const preset = field.default === undefined ? '' : ` [${field.default}]`;
     const question = `${field.name}${optional}${preset}: `;
-    const value = await answerTo(field, () => ask(question, field.isSecret), io);
+    const value = await answerTo(field, () => ask(question, field.is_secret), io);
     if (value !== '') values[field.name] = value;
   }
   return values;
@@ -279,7 +271,7 @@ async function answerTo(field: Field, ask: () => Promise<string>, io: Io): Promi
         throw new CommandFailed('Cancelled. Nothing was stored.', 'interrupted');
       },
     );
-    if (value === '' && (!field.isRequired || field.default !== undefined)) return value;
+    if (value === '' && (!field.is_required || field.default !== undefined)) return value;
     if (value !== '' && (field.choices?.includes(value) ?? true)) return value;
     io.complain(field.choices ? `Enter one of ${choicesOf(field)}.` : `Enter a value for ${field.name}.`);
   }
@@ -290,7 +282,7 @@ const choicesOf = ({ choices = [] }: Field) => choices.map(one => sanitise(one))
 /** Reads the only value, or the only required one, or lines such as `token=abc`. @throws UsageError */
 function readFrom(text: string, { fields }: Form): Record<string, string> {
   if (text === '') throw new UsageError(`give ${namesOf(fields)} on stdin, or run this on a terminal`);
-  const required = fields.filter(({ isRequired }) => isRequired);
+  const required = fields.filter(field => field.is_required);
   const [only, ...more] = fields.length === 1 ? fields : required;
   if (only && more.length === 0 && !fields.some(({ name }) => text.startsWith(`${name}=`)))
     return { [only.name]: text };

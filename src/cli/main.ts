@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { packageVersion } from '../app.ts';
+import { packageVersion } from '../stores.ts';
 import { readConfig } from '../config/index.ts';
 import { connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';

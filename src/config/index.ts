@@ -32,7 +32,7 @@ import { logSettings, readLog, readTracing, tracingSettings } from './telemetry.
 export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
 export type { Kek, ProviderSettings } from './identity.ts';
-export type { OAuthConfig } from './oauth.ts';
+export type { OAuthConfig, RegisteredClient } from './oauth.ts';
 
 /** All settings, validated. */
 export interface Config {

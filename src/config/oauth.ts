@@ -14,7 +14,7 @@ export interface OAuthConfig {
   readonly clientName: string;
 }
 
-interface RegisteredClient {
+export interface RegisteredClient {
   readonly id: string;
   readonly secret: string | undefined;
   readonly authMethod: 'client_secret_basic' | 'client_secret_post' | 'none' | undefined;
@@ -53,16 +53,16 @@ const origin = issuer
   })
   .transform(text => new URL(text).origin);
 
-const clientsSchema = z.record(
-  issuer,
-  z.strictObject({
-    client_id: z.string().min(1),
-    client_secret: z.string().min(1).optional(),
-    token_auth_method: z.enum(['client_secret_basic', 'client_secret_post', 'none']).optional(),
-    scopes: z.array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names')).optional(),
-    allowed_origins: z.array(origin).optional(),
-  }),
-);
+/** An OAuth client that the operator has registered. */
+export const clientFields = {
+  client_id: z.string().min(1),
+  client_secret: z.string().min(1).optional(),
+  token_auth_method: z.enum(['client_secret_basic', 'client_secret_post', 'none']).optional(),
+  scopes: z.array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'must be scope names')).optional(),
+  allowed_origins: z.array(origin).optional(),
+};
+
+const clientsSchema = z.record(issuer, z.strictObject(clientFields));
 
 /** @param allowHttp allows plain http, for development. @throws ConfigError */
 export function readOAuth(settings: Settings, allowHttp: boolean): OAuthConfig {
@@ -82,19 +82,17 @@ function readClients(value: string | undefined, allowHttp: boolean): OAuthConfig
   const plain = Object.keys(parsed.data).find(name => !isHttps(name));
   if (plain !== undefined && !allowHttp)
     throw refuse(`${plain} must be https (http only with SWITCHBOARD_ALLOW_PRIVATE_NETWORK=true)`);
-  return new Map(
-    Object.entries(parsed.data).map(([name, fields]) => [
-      name,
-      {
-        id: fields.client_id,
-        secret: fields.client_secret,
-        authMethod: fields.token_auth_method,
-        scopes: fields.scopes ?? [],
-        allowedOrigins: fields.allowed_origins ?? [],
-      },
-    ]),
-  );
+  return new Map(Object.entries(parsed.data).map(([name, fields]) => [name, registeredClient(fields)]));
 }
+
+/** Returns a client as its fields describe it. */
+export const registeredClient = (fields: z.output<z.ZodObject<typeof clientFields>>): RegisteredClient => ({
+  id: fields.client_id,
+  secret: fields.client_secret,
+  authMethod: fields.token_auth_method,
+  scopes: fields.scopes ?? [],
+  allowedOrigins: fields.allowed_origins ?? [],
+});
 
 function readIssuers(value: string | undefined): ReadonlySet<string> {
   const names = (value ?? '').split(',').flatMap(part => (part.trim() === '' ? [] : [part.trim()]));

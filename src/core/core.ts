@@ -1,5 +1,6 @@
 import type { Metrics } from './metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
+import type { ConsoleSessions } from './access/console-sessions.ts';
 import type { RateLimits } from './access/rate-limits.ts';
 import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
@@ -7,6 +8,7 @@ import type { ServerConnections } from './identity/connections/server-connection
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { HealthSweep } from './health/sweep.ts';
 import type { McpProxy } from './proxy/proxy.ts';
+import type { RecentUse } from './recent-use.ts';
 import type { RegistrySync } from './registry/sync.ts';
 import type { ServedRegistry } from './registry/served.ts';
 import type { Results } from './results/results.ts';
@@ -24,6 +26,7 @@ interface Readiness {
 export interface Core {
   readonly apiKeys: ApiKeys;
   readonly audit: Audit;
+  readonly consoleSessions: ConsoleSessions;
   /** True if servers in the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
@@ -37,6 +40,8 @@ export interface Core {
   readonly registrySync: RegistrySync;
   readonly registry: ServedRegistry;
   readonly metrics: Metrics;
+  readonly recentUse: RecentUse;
+  readonly version: string;
   /** Embeds all texts of the catalogue again. */
   readonly reindex: OpenIndex['reindex'];
   /** Settles when every entry of the initial catalogue is searchable. */

@@ -99,7 +99,9 @@ describe('on the command line, a server', () => {
     }
     const { code, stderr } = await run('connect elsewhere');
     expect(code).toBe(1);
-    expect(stderr).toMatch(/ Create an OAuth client there with the redirect URI \S+ and add it to SWITCH/);
+    expect(stderr).toMatch(
+      / Create an OAuth client there with the redirect URI \S+ and enter it in the console/,
+    );
     expect(stderr).not.toContain('operator');
     expect((await run('search notes')).stdout).toContain(
       'cannot be called yet: npx switchboard connect elsewhere says what to set up first',

@@ -48,6 +48,14 @@ const OPERATIONS = [
   ['POST', '/catalogue/filler/deactivate'],
   ['GET', '/usage'],
   ['GET', '/audit'],
+  ['GET', '/overview'],
+  ['GET', '/setup'],
+  ['GET', '/catalogue'],
+  ['GET', '/connections/all'],
+  ['POST', '/connections/x/revoke'],
+  ['POST', '/users/revoke'],
+  ['POST', '/search'],
+  ['POST', '/call'],
 ] as const;
 
 describe('who may administer', () => {
@@ -86,7 +94,13 @@ describe('who may administer', () => {
     ] as const) {
       expect((await sb.post(path, body, { 'x-api-key': admin.key })).status, path).toBe(403);
     }
-    for (const path of ['/connections/link', '/search', '/call', '/vault/rewrap', '/signing-keys/rotate'])
+    for (const path of [
+      '/connections/link',
+      '/console/link',
+      '/console/end',
+      '/vault/rewrap',
+      '/signing-keys/rotate',
+    ])
       expect((await post(path, {})).status, path).toBe(404);
   });
 

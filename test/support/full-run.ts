@@ -1,7 +1,7 @@
 import { inject } from 'vitest';
 
 /** True in `npm run test:full`, which runs every case on both databases, and the long ones. */
-const isFullRun = process.env['SWITCHBOARD_TEST_FULL'] === '1';
+export const isFullRun = process.env['SWITCHBOARD_TEST_FULL'] === '1';
 
 /**
  * Returns the databases that a suite runs on: Postgres, and in the full run PGlite too, which stands in where no Postgres is installed.

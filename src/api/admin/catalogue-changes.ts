@@ -126,7 +126,7 @@ async function importEntries(
 /**
  * Returns why calls to a server that acts for end users would fail. This is only a warning, because the settings can follow later.
  */
-function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
+export function signInWarning({ identity }: Core, { id, remote_url, auth }: Entry): string | undefined {
   if (auth?.kind !== 'user_oauth' || auth.provider === undefined) return undefined;
   const name = JSON.stringify(auth.provider);
   const provider = identity.providers.get(auth.provider);

@@ -2,18 +2,25 @@ import { z } from 'zod';
 import type { Caller } from '../../core/access/caller.ts';
 import {
   bareTool,
+  entrySchema,
+  ORIGINS,
   toEntry,
   type Access,
+  type Entry,
   type LearnedAccess,
   type Server,
+  type ServerHead,
 } from '../../core/catalogue/entry.ts';
 import type { Core } from '../../core/core.ts';
-import { shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
+import { HEALTH_STATES, shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
+import { entryTrouble } from '../../core/catalogue/import-file.ts';
+import { listServers } from '../../core/server-list.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
-import { UPSTREAM_ERRORS } from '../../errors.ts';
-import { endpoint, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
-import { changeEndpoints } from './catalogue-changes.ts';
-import { ADMIN } from './fields.ts';
+import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
+import { toAbortSignal } from '../../platform/time.ts';
+import { endpoint, MIB, parseInput, shownAccess, shownHealth, type Endpoint } from '../http/endpoint.ts';
+import { changeEndpoints, signInWarning } from './catalogue-changes.ts';
+import { ADMIN, ADMIN_READ, CALL_ERRORS, nextCursor, page, searchText } from './fields.ts';
 
 const serverInfo = z
   .looseObject({
@@ -66,7 +73,7 @@ const serverInfo = z
       })
       .optional()
       .describe('The result of the last check. Absent: this address was never checked.'),
-    origin: z.enum(['shipped', 'operator', 'registry']),
+    origin: z.enum(ORIGINS),
     registry: z
       .looseObject({ source: z.string(), name: z.string(), version: z.string() })
       .optional()
@@ -120,8 +127,106 @@ const healthForOperators = (health: Health) => {
 /** Omits the document itself, which `/v0.1/servers` has. */
 const registryOf = ({ document: _document, ...mark }: NonNullable<Server['registry']>) => mark;
 
+const accessKind = shownAccess.shape.kind;
+const accessStatus = shownAccess.shape.status;
+
+const serverRow = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    description: z.string(),
+    remote_url: z.string(),
+    access: shownAccess,
+    health: shownHealth
+      .optional()
+      .describe('The result of the last check. Absent: this address was never checked.'),
+    tools: z.int().describe('The number of known tools.'),
+    suspicious_tools: z.int().describe('The number of tools that match a suspicion rule.'),
+    active: z.boolean(),
+    unanswered: z.literal(true).optional().describe('Inactive because it was unreachable for 30 days.'),
+    origin: z.enum(ORIGINS),
+    categories: z.array(z.string()),
+  })
+  .describe('A server in short.');
+
+const MAX_PAGE = 200;
+
+const list = endpoint({
+  ...ADMIN_READ,
+  method: 'get',
+  path: '/catalogue',
+  operationId: 'listCatalogue',
+  summary: 'List servers of the catalogue',
+  description: 'Returns the servers that meet all conditions, ordered by id, and how many they are.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    q: searchText.optional().describe('Text in the id, the name or the address, in any case.'),
+    access_kind: accessKind.optional(),
+    access_status: accessStatus.optional(),
+    health: z
+      .enum([...HEALTH_STATES, 'unvisited'])
+      .optional()
+      .describe('unvisited: never checked.'),
+    tools: z
+      .enum(['yes', 'no', 'suspicious'])
+      .optional()
+      .describe(
+        'Whether tools are known. suspicious: one of them matches a suspicion rule; up to a minute old.',
+      ),
+    active: z.enum(['yes', 'no', 'all']).default('yes'),
+    origin: z.enum(ORIGINS).optional(),
+    limit: page.limit.refine(limit => limit <= MAX_PAGE, `must be at most ${MAX_PAGE}`),
+    cursor: page.cursor,
+  }),
+  responseSchema: z.object({
+    servers: z.array(serverRow),
+    total: z.int().describe('The number of servers that meet the conditions, on all pages.'),
+    next_cursor: nextCursor,
+  }),
+  handle: async (core, caller, { query }) => {
+    const { catalogue, health, identity } = core;
+    const accessOf = await identity.accessFor(caller);
+    const filter = {
+      text: query.q,
+      accessKind: query.access_kind,
+      accessStatus: query.access_status,
+      health: query.health,
+      tools: query.tools,
+      isActive: query.active === 'all' ? undefined : query.active === 'yes',
+      origin: query.origin,
+    };
+    const known = { accessOf, healthOf: (server: ServerHead) => health.healthOf(server) };
+    const { limit, cursor: after } = query;
+    const { servers, total, hasMore } = await listServers(catalogue, filter, known, { after, limit });
+    const whole = await catalogue.read(servers.map(({ id }) => id));
+    return {
+      servers: servers.flatMap(({ id }) => {
+        const server = whole.get(id);
+        return server ? [rowOf(server, { access: accessOf(server), health: health.healthOf(server) })] : [];
+      }),
+      total,
+      next_cursor: hasMore ? (servers.at(-1)?.id ?? null) : null,
+    };
+  },
+});
+
+const rowOf = (server: Server, { access, health }: { access: Access; health: Health | undefined }) => ({
+  id: server.id,
+  name: server.name,
+  description: server.description,
+  remote_url: server.remoteUrl,
+  access,
+  ...(health ? { health: inWire(health) } : {}),
+  tools: server.tools.length,
+  suspicious_tools: server.tools.filter(({ suspicious }) => suspicious !== undefined).length,
+  active: server.active,
+  ...(server.unreachable ? { unanswered: true } : {}),
+  origin: server.origin,
+  categories: server.categories,
+});
+
 const show = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/catalogue/:id',
   operationId: 'showServer',
@@ -149,15 +254,7 @@ const learnTools = endpoint({
   operationId: 'readServerTools',
   summary: 'Refresh the stored tools of a server',
   description: 'Lists the tools without a user. Fails for a server that only acts for end users.',
-  errors: [
-    'server_not_found',
-    'server_inactive',
-    'identity_token_required',
-    'connection_required',
-    'operator_setup_needed',
-    'provider_not_configured',
-    ...UPSTREAM_ERRORS,
-  ],
+  errors: [...CALL_ERRORS, ...UPSTREAM_ERRORS],
   responseSchema: z.object({ tools: z.int().describe('The number of tools now stored.') }),
   handle: async ({ catalogue, proxy, audit }, caller, { params: { id = '' } }) => {
     const server = catalogue.require(id);
@@ -169,6 +266,67 @@ const learnTools = endpoint({
       },
     });
     return { tools: catalogue.require(id).toolCount };
+  },
+});
+
+const put = endpoint({
+  ...ADMIN,
+  method: 'put',
+  path: '/catalogue/:id',
+  operationId: 'putServer',
+  summary: 'Add or change a server',
+  description:
+    'The body is an entry of a catalogue file; members that describe the state of a server, such as access, are ignored. The server is active and searchable once ' +
+    'the response arrives, and belongs to the operator. Without tools, those that are known stay, unless the address changes.',
+  errors: ['unavailable'],
+  maxBodyBytes: 4 * MIB,
+  bodySchema: entrySchema.extend({ id: z.string().optional().describe('The id in the path, if at all.') }),
+  responseSchema: serverInfo.extend({
+    warnings: z.array(z.string()).describe('Why calls to the server would fail.'),
+  }),
+  handle: async (core, caller, { params: { id = '' }, body }) => {
+    const { id: named = id, ...fields } = body;
+    if (named !== id)
+      throw new SwitchboardError(
+        'invalid_request',
+        'id: must be the id in the path. An id cannot be changed.',
+      );
+    const entry = parseInput(entrySchema, { ...fields, id });
+    const trouble = entryTrouble(entry, { allowHttp: core.allowHttp });
+    if (trouble !== undefined) throw new SwitchboardError('invalid_request', trouble);
+    return putEntry(core, caller, entry);
+  },
+});
+
+async function putEntry(core: Core, caller: Caller, entry: Entry) {
+  const { catalogue, audit } = core;
+  const meta = { server: entry.id };
+  await catalogue.put([entry], {
+    origin: 'operator',
+    keepsTools: entry.tools === undefined,
+    inSameTransaction: tx => audit.record(caller, { event: 'server_changed', outcome: 'ok', meta }, tx),
+    signal: toAbortSignal(caller.signal),
+  });
+  const shownServer = await shownTo(caller, core, await catalogue.readActive(entry.id));
+  return { ...shownServer, warnings: [signInWarning(core, entry)].filter(one => one !== undefined) };
+}
+
+const activate = endpoint({
+  ...ADMIN,
+  method: 'post',
+  path: '/catalogue/:id/activate',
+  operationId: 'activateServer',
+  summary: 'Activate a server',
+  description:
+    'Reverses a deactivation. The server then belongs to the operator, so that no sync or upgrade changes it.',
+  errors: ['server_not_found', 'unavailable'],
+  responseSchema: serverInfo,
+  handle: async (core, caller, { params: { id = '' } }) => {
+    const server = (await core.catalogue.read([id])).get(id) ?? (await core.catalogue.readActive(id));
+    if (server.active) return shownTo(caller, core, server);
+    const { tools: _known, ...entry } = toEntry(server);
+    const { warnings: _warnings, ...activated } = await putEntry(core, caller, entry);
+    return activated;
   },
 });
 
@@ -191,4 +349,12 @@ const deactivate = endpoint({
   },
 });
 
-export const catalogueEndpoints: readonly Endpoint[] = [...changeEndpoints, show, learnTools, deactivate];
+export const catalogueEndpoints: readonly Endpoint[] = [
+  ...changeEndpoints,
+  list,
+  show,
+  put,
+  learnTools,
+  activate,
+  deactivate,
+];

@@ -1,14 +1,19 @@
 import { z } from 'zod';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
+import type { Core } from '../../core/core.ts';
+import { pageOfConnections } from '../../core/identity/connections/connection-pages.ts';
+import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
+import { CONNECTION_STATES } from '../../core/identity/schema.ts';
 import {
+  connectionKind,
   connectionSchema,
   credentialValues,
   givenOf,
   madeConnection,
   scopeNames,
 } from '../http/connection-schemas.ts';
-import { endpoint, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN, tenantId } from './fields.ts';
+import { endpoint, storable, type Endpoint } from '../http/endpoint.ts';
+import { ADMIN, ADMIN_READ, nextCursor, page, placeOf, tenantId } from './fields.ts';
 
 const tenant = tenantId.default(LOCAL_TENANT).describe('The tenant. Default: local.');
 
@@ -20,7 +25,7 @@ const forUsers = z
 const sessionShape = { session_id: z.string(), auth_url: z.string(), expires_at: z.iso.datetime() };
 
 const listConnections = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/connections',
   operationId: 'listConnectionsOfTenant',
@@ -38,6 +43,101 @@ const listConnections = endpoint({
     const connections =
       user_id === undefined ? serverConnections.listShared(id) : identity.connections.list(id, user_id);
     return { connections: await connections };
+  },
+});
+
+/** Names a connection after its server; its own title stays if it is with a provider, or the server is gone. */
+const named = <T extends ConnectionInfo>(catalogue: Core['catalogue'], one: T): T => ({
+  ...one,
+  title: (one.server_id === null ? undefined : catalogue.get(one.server_id)?.name) ?? one.title,
+});
+
+const listAll = endpoint({
+  ...ADMIN_READ,
+  method: 'get',
+  path: '/connections/all',
+  operationId: 'listConnections',
+  summary: 'List connections of all tenants',
+  description:
+    'Returns the connections of users and those that tenants share, the newest first. A connection that is made meanwhile may be missing.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    tenant: tenantId.optional(),
+    user_id: storable(z.string().max(1024)).optional().describe("The caller's own id for the user."),
+    server_id: credentialValues.server_id.optional(),
+    provider: storable(z.string().max(256)).optional().describe('The name of an identity provider.'),
+    kind: connectionKind.optional(),
+    status: z.enum(CONNECTION_STATES).optional(),
+    shared: z
+      .enum(['yes', 'no'])
+      .optional()
+      .describe('yes: only those that a tenant shares. no: only those of users.'),
+    ...page,
+  }),
+  responseSchema: z.object({
+    connections: z.array(
+      connectionSchema.extend({
+        tenant: z.string(),
+        user: z
+          .string()
+          .nullable()
+          .describe("The caller's own id for the user. null: the tenant shares the connection."),
+      }),
+    ),
+    next_cursor: nextCursor,
+  }),
+  handle: async ({ identity, catalogue }, _caller, { query: { limit, cursor, shared, ...query } }) => {
+    const { user_id: userId, server_id: serverId, ...rest } = query;
+    const isShared = shared === undefined ? undefined : shared === 'yes';
+    const after = cursor === undefined ? undefined : placeOf(cursor);
+    const filter = { ...rest, userId, serverId, isShared };
+    const { connections, next } = await pageOfConnections(identity.context, filter, { after, limit });
+    return {
+      connections: connections.map(one => named(catalogue, one)),
+      next_cursor: next ? `${next.createdAt}~${next.id}` : null,
+    };
+  },
+});
+
+const revokeOne = endpoint({
+  ...ADMIN,
+  method: 'post',
+  path: '/connections/:id/revoke',
+  operationId: 'revokeConnection',
+  summary: 'End a connection',
+  description:
+    'Deletes the tokens or the key of a connection of any tenant or user. A provider is notified in the background. ended is false if there is no such connection.',
+  errors: ['invalid_request'],
+  responseSchema: z.object({ ended: z.boolean() }),
+  handle: async ({ identity }, caller, { params: { id = '' } }) => {
+    const holder = await identity.connections.holderOf(id);
+    if (!holder) return { ended: false };
+    const { userId } = holder;
+    const actor = { ...caller, tenantId: holder.tenantId };
+    const ended = await identity.revocations.disconnect(actor, userId, id);
+    identity.holdings.forget(holder.tenantId, userId);
+    return { ended };
+  },
+});
+
+const revokeUser = endpoint({
+  ...ADMIN,
+  method: 'post',
+  path: '/users/revoke',
+  operationId: 'revokeUserOfTenant',
+  summary: 'Revoke all of a user',
+  description:
+    'Ends all connections, identity tokens, refresh tokens, sign-ins and keys of an end user, as POST /v1/identity/revoke does. An unknown user is a success.',
+  errors: [],
+  bodySchema: z.strictObject({
+    tenant,
+    user_id: z.string().describe("The caller's own id for the user."),
+  }),
+  responseSchema: z.object({ revoked: z.literal(true) }),
+  handle: async ({ apiKeys, identity }, caller, { body: { tenant: id, user_id } }) => {
+    await apiKeys.tenants.get(id);
+    await identity.revocations.revoke({ ...caller, tenantId: id }, user_id);
+    return { revoked: true };
   },
 });
 
@@ -134,8 +234,11 @@ const revokeConnection = endpoint({
 
 export const connectionEndpoints: readonly Endpoint[] = [
   listConnections,
+  listAll,
   connectServer,
   pollServer,
   putConnection,
   revokeConnection,
+  revokeOne,
+  revokeUser,
 ];

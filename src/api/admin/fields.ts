@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { SCOPES } from '../../core/access/caller.ts';
-import { MIB, queryNumber } from '../http/endpoint.ts';
+import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import { MIB, queryNumber, storable } from '../http/endpoint.ts';
 
 /** The policy and the common fields of all admin endpoints. */
 export const ADMIN = {
@@ -11,6 +12,19 @@ export const ADMIN = {
   maxBodyBytes: MIB,
   cache: 'no-store',
 } as const;
+
+/** As `ADMIN`, for endpoints that change nothing: keys with the scope `admin_read` may call them, too. */
+export const ADMIN_READ = { ...ADMIN, scope: 'admin_read' } as const;
+
+/** The errors of what goes to a server on behalf of the operator's tenant. */
+export const CALL_ERRORS = [
+  'server_not_found',
+  'server_inactive',
+  'identity_token_required',
+  'connection_required',
+  'operator_setup_needed',
+  'provider_not_configured',
+] as const satisfies ErrorCode[];
 
 export const tenantId = z
   .string()
@@ -80,7 +94,23 @@ export const page = {
     .describe('The maximum number of entries to return, 1 to 1000.'),
   cursor: z.string().max(200).optional().describe('The next_cursor of the previous page.'),
 };
+/** As `page`, for lists that are returned whole without a limit. */
+export const optionalPage = { limit: page.limit.removeDefault().optional(), cursor: page.cursor };
+
+/** Text to look for in a list. */
+export const searchText = storable(z.string().min(1).max(200));
+
 export const nextCursor = z
   .string()
   .nullable()
   .describe('The cursor of the next page. null: this is the last page.');
+
+/** Reads a cursor of a list that is ordered by creation. @throws SwitchboardError `invalid_request` */
+export function placeOf(cursor: string): { readonly createdAt: string; readonly id: string } {
+  const [, createdAt = '', id = ''] = /^([^~]{1,40})~(\w{1,40})$/.exec(cursor) ?? [];
+  if (!time.safeParse(createdAt).success) throw wrongCursor();
+  return { createdAt, id };
+}
+
+export const wrongCursor = () =>
+  new SwitchboardError('invalid_request', 'cursor: must be the unchanged next_cursor of an earlier response');

@@ -2,14 +2,20 @@ import { z } from 'zod';
 import { SCOPES, SIGN_IN_MODES } from '../../core/access/caller.ts';
 import {
   ADMIN,
+  ADMIN_READ,
   counts,
   keyInfo,
   monthlyQuota,
   newKeyInfo,
+  nextCursor,
+  optionalPage,
+  searchText,
   tenantId,
   time,
   visibleLine,
   WEB_ADDRESS,
+  placeOf,
+  wrongCursor,
 } from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
@@ -18,13 +24,20 @@ const MAX_OVERLAP_SEC = 366 * 24 * 3600;
 const name = visibleLine(z.string().min(1).max(200)).describe('What the key is for.');
 
 const listKeys = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/keys',
   operationId: 'listKeys',
   summary: 'List the API keys',
-  description: 'Newest first, including revoked and expired keys. The keys themselves are never shown again.',
-  errors: [],
+  description:
+    'Newest first, including revoked and expired keys. The keys themselves are never shown again. Without limit, all are returned.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    tenant: tenantId.optional(),
+    q: searchText.optional().describe('Text in the name or the id, in any case.'),
+    state: z.enum(['active', 'ended']).optional().describe('ended: revoked or expired.'),
+    ...optionalPage,
+  }),
   responseSchema: z.object({
     keys: z.array(
       keyInfo.extend({
@@ -33,8 +46,14 @@ const listKeys = endpoint({
         ),
       }),
     ),
+    next_cursor: nextCursor,
   }),
-  handle: async core => ({ keys: await core.apiKeys.list() }),
+  handle: async (core, _caller, { query: { tenant, q: text, state, limit, cursor } }) => {
+    const isActive = state === undefined ? undefined : state === 'active';
+    const after = cursor === undefined ? undefined : placeOf(cursor);
+    const { keys, next } = await core.apiKeys.list({ tenant, text, isActive, limit, after });
+    return { keys, next_cursor: next ? `${next.createdAt}~${next.id}` : null };
+  },
 });
 
 const createKey = endpoint({
@@ -155,19 +174,32 @@ const tenantInfo = z.object({
 });
 
 const listTenants = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/tenants',
   operationId: 'listTenants',
   summary: 'List the tenants',
-  description: 'Returns all tenants, ordered by id.',
-  errors: [],
-  responseSchema: z.object({ tenants: z.array(tenantInfo) }),
-  handle: async core => ({ tenants: await core.apiKeys.tenants.list() }),
+  description: 'Ordered by id. Without limit, all are returned.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({
+    q: searchText.optional().describe('Text in the id or the name, in any case.'),
+    ...optionalPage,
+  }),
+  responseSchema: z.object({ tenants: z.array(tenantInfo), next_cursor: nextCursor }),
+  handle: async (core, _caller, { query: { q: text, limit, cursor } }) => {
+    const after = cursor === undefined ? undefined : tenantPlace(cursor);
+    const { tenants, hasMore } = await core.apiKeys.tenants.list({ text, limit, after });
+    return { tenants, next_cursor: hasMore ? (tenants.at(-1)?.id ?? null) : null };
+  },
 });
 
+function tenantPlace(cursor: string): string {
+  if (!tenantId.safeParse(cursor).success) throw wrongCursor();
+  return cursor;
+}
+
 const showTenant = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/tenants/:id',
   operationId: 'showTenant',

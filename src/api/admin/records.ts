@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { SwitchboardError } from '../../errors.ts';
-import { ADMIN, day, nextCursor, page, tenantId, time } from './fields.ts';
+import { ADMIN_READ, day, nextCursor, page, tenantId, time, wrongCursor } from './fields.ts';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
 
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
@@ -10,7 +9,7 @@ const ofKey = z
   .optional();
 
 const usage = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/usage',
   operationId: 'listUsage',
@@ -61,7 +60,7 @@ function usagePlace(cursor: string): { day: string; keyId: string } {
 }
 
 const audit = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path: '/audit',
   operationId: 'listAudit',
@@ -77,6 +76,20 @@ const audit = endpoint({
       .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
       .optional()
       .describe('Returns only events of this kind, such as key_created.'),
+    outcome: z.enum(['ok', 'refused', 'failed']).optional(),
+    user: z
+      .string()
+      .regex(/^usr_[0-9A-Za-z]{1,40}$/, 'must be the internal id of a user')
+      .optional()
+      .describe('Returns only events of this end user, by the internal id.'),
+    after: z
+      .string()
+      .regex(/^\d{1,15}$/, 'must be the id of a record')
+      .transform(Number)
+      .optional()
+      .describe(
+        'Returns only records with a higher id. To follow the log, ask again with an id a little below the highest you know, as records of changes that take longer appear late.',
+      ),
     from: time.optional().describe('Returns only events at or after this time.'),
     to: time.optional().describe('Returns only events before this time.'),
     ...page,
@@ -98,15 +111,14 @@ const audit = endpoint({
     ),
     next_cursor: nextCursor,
   }),
-  handle: async (core, _caller, { query: { tenant, key_id, event, from, to, limit, cursor } }) => {
+  handle: async (core, _caller, { query: { key_id, user, from, to, cursor, ...filter } }) => {
     const { records, hasMore } = await core.audit.list({
-      tenant,
+      ...filter,
       keyId: key_id,
-      event,
+      userId: user,
       from: from === undefined ? undefined : new Date(from),
       to: to === undefined ? undefined : new Date(to),
       before: cursor === undefined ? undefined : auditPlace(cursor),
-      limit,
     });
     return { audit: records, next_cursor: hasMore ? String(records.at(-1)?.id) : null };
   },
@@ -116,8 +128,5 @@ function auditPlace(cursor: string): number {
   if (!/^\d{1,15}$/.test(cursor)) throw wrongCursor();
   return Number(cursor);
 }
-
-const wrongCursor = () =>
-  new SwitchboardError('invalid_request', 'cursor: must be the unchanged next_cursor of an earlier response');
 
 export const recordEndpoints: readonly Endpoint[] = [usage, audit];

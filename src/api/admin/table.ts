@@ -1,27 +1,22 @@
 import type { RequestListener } from 'node:http';
 import { z } from 'zod';
-import { SCOPES, type Principal } from '../../core/access/caller.ts';
+import { FULL_SCOPES, OPERATOR_KEY_ID, type Principal } from '../../core/access/caller.ts';
 import { LOCAL_TENANT } from '../../core/access/tenants.ts';
 import type { Core } from '../../core/core.ts';
 import type { Clock } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
-import {
-  endpoint,
-  jsonObject,
-  MIB,
-  queryText,
-  routerOf,
-  searchLimit,
-  type Endpoint,
-} from '../http/endpoint.ts';
+import { endpoint, routerOf, type Endpoint } from '../http/endpoint.ts';
 import { defaultMemoryLimits, MemoryBudget } from '../http/body.ts';
 import { serveEndpoints } from '../http/pipeline.ts';
 import { attachLocals, pathOf } from '../http/request.ts';
 import { catalogueEndpoints } from './catalogue.ts';
 import { connectionEndpoints } from './connections.ts';
 import { keyEndpoints } from './keys.ts';
+import { overviewEndpoints } from './overview.ts';
 import { recordEndpoints } from './records.ts';
+import { searchEndpoints } from './search.ts';
+import { setupEndpoints } from './setup.ts';
 import { webhookEndpoints } from './webhooks.ts';
 import { ADMIN, tenantId } from './fields.ts';
 
@@ -31,6 +26,9 @@ const shared: readonly Endpoint[] = [
   ...webhookEndpoints,
   ...catalogueEndpoints,
   ...recordEndpoints,
+  ...searchEndpoints,
+  ...overviewEndpoints,
+  ...setupEndpoints,
 ].map(asOperator);
 
 /** Ignores the end user of an identity token, because operators act for nobody. */
@@ -53,7 +51,7 @@ const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefine
 /** The admin API for keys with the scope `admin`. */
 export const adminEndpoints: readonly Endpoint[] = shared.map(belowV1);
 
-const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: 'operator', scopes: new Set(SCOPES) };
+const OPERATOR: Principal = { tenantId: LOCAL_TENANT, keyId: OPERATOR_KEY_ID, scopes: new Set(FULL_SCOPES) };
 
 /**
  * Serves the control socket: the same table with shorter paths, and the endpoints for the command line only. Access to the
@@ -101,41 +99,6 @@ const undocumented = (method: 'get' | 'post', path: string) => ({
 /** Shows that the process does not hang. */
 const alive = endpoint({ ...undocumented('get', '/alive'), handle: () => Promise.resolve({}) });
 
-const search = endpoint({
-  ...undocumented('post', '/search'),
-  bodySchema: z.strictObject({ query: queryText, limit: searchLimit, explain: z.boolean().optional() }),
-  handle: async (core, caller, { body }) => {
-    await core.indexed;
-    return core.search.search(caller, body);
-  },
-});
-
-const callTool = endpoint({
-  ...undocumented('post', '/call'),
-  maxBodyBytes: 4 * MIB,
-  bodySchema: z.strictObject({
-    server_id: z.string().min(1),
-    name: z.string().min(1),
-    arguments: jsonObject.default({}),
-  }),
-  handle: (core, caller, { body: { server_id, name, arguments: args } }) =>
-    core.proxy.callTool(caller, { serverId: server_id, name, arguments: args }),
-});
-
-const showForm = endpoint({
-  ...undocumented('get', '/connections/form'),
-  querySchema: z.strictObject({ server_id: z.string() }),
-  handle: ({ serverConnections }, _caller, { query: { server_id } }) => {
-    const { server, fields } = serverConnections.form(server_id);
-    return Promise.resolve({
-      name: server.name,
-      host: new URL(server.remoteUrl).host,
-      key_url: server.auth.key_url ?? null,
-      fields,
-    });
-  },
-});
-
 const linkConnections = endpoint({
   ...undocumented('post', '/connections/link'),
   bodySchema: endUser,
@@ -143,6 +106,18 @@ const linkConnections = endpoint({
     await apiKeys.tenants.get(tenant);
     return identity.manage.createLink({ ...caller, tenantId: tenant }, user_id);
   },
+});
+
+const linkConsole = endpoint({
+  ...undocumented('post', '/console/link'),
+  bodySchema: z.strictObject({ read_only: z.boolean().default(false) }),
+  handle: ({ consoleSessions }, caller, { body: { read_only } }) =>
+    consoleSessions.createLink(read_only ? 'admin_read' : 'admin', caller),
+});
+
+const endConsole = endpoint({
+  ...undocumented('post', '/console/end'),
+  handle: async ({ consoleSessions }, caller) => ({ ended: await consoleSessions.endAll(caller) }),
 });
 
 const rewrapVault = endpoint({
@@ -167,10 +142,9 @@ const rotateSigningKey = endpoint({
 /** The endpoints that are available only to the command line, on the control socket. */
 const operatorEndpoints: readonly Endpoint[] = [
   alive,
-  search,
-  callTool,
-  showForm,
   linkConnections,
+  linkConsole,
+  endConsole,
   rewrapVault,
   retireVaultKey,
   rotateSigningKey,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { endpoint, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN, WEB_ADDRESS } from './fields.ts';
+import { ADMIN, ADMIN_READ, WEB_ADDRESS } from './fields.ts';
 
 const MAX_OVERLAP_SEC = 30 * 24 * 3600;
 
@@ -23,7 +23,7 @@ const secret = z.string().describe('The signing secret, whsec_ and base64. It is
 const path = '/tenants/:id/webhook';
 
 const showWebhook = endpoint({
-  ...ADMIN,
+  ...ADMIN_READ,
   method: 'get',
   path,
   operationId: 'showWebhook',

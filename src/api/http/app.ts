@@ -20,8 +20,11 @@ import type { Log } from '../../platform/telemetry/log.ts';
 import { within, type Tracing } from '../../platform/telemetry/tracing.ts';
 import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { adminEndpoints } from '../admin/table.ts';
+import { consoleRouter } from '../console/router.ts';
+import { byKeyOrSession } from '../console/session.ts';
 import { mcpHandler } from '../mcp/endpoint.ts';
 import { passThroughHandler } from '../mcp/pass-through.ts';
+import { Cookies } from '../pages/cookies.ts';
 import { route } from '../pages/page-router.ts';
 import { openPages, pagesRouter } from '../pages/router.ts';
 import { restEndpoints } from '../rest/endpoints.ts';
@@ -76,14 +79,23 @@ export function createApp(options: AppOptions): RequestListener {
   const refusalOf = hostGuard(config.allowedHosts, isPagePath);
   const limits = { ...defaultMemoryLimits(), ...CONNECTION_LIMITS, ...options.limits };
   const shared: PipelineOptions = { core, log, budget: new MemoryBudget(limits) };
+  const cookies = new Cookies(config.publicUrl?.startsWith('https:') ?? false);
+  const lanes = {
+    rest: serveEndpoints({
+      ...shared,
+      find: routerOf(restEndpoints),
+      principalOf: options.isRegistryPublic === true ? orAnyone(core) : byKey(core),
+    }),
+    admin: serveEndpoints({
+      ...shared,
+      find: routerOf(adminEndpoints),
+      principalOf: byKeyOrSession(core, cookies),
+    }),
+    mcp: mcpHandler({ ...options, ...shared }),
+    passThrough: passThroughHandler(shared),
+  };
   const endpoints = [...restEndpoints, ...adminEndpoints];
-  const rest = serveEndpoints({
-    ...shared,
-    find: routerOf(endpoints),
-    principalOf: options.isRegistryPublic === true ? orAnyone(core) : byKey(core),
-  });
-  const lanes = { rest, mcp: mcpHandler({ ...options, ...shared }), passThrough: passThroughHandler(shared) };
-  const web = createWebApp({ ...options, ...shared, refusalOf, endpoints });
+  const web = createWebApp({ ...options, ...shared, refusalOf, endpoints, cookies });
   const serve = (request: IncomingMessage, response: ServerResponse, requestId: string) => {
     const path = pathOf(request);
     const wire = wireOf(path);
@@ -105,9 +117,10 @@ export function createApp(options: AppOptions): RequestListener {
   }, limits);
 }
 
-function laneOf(wire: Wire, path: string): 'rest' | 'mcp' | 'passThrough' | 'web' {
+function laneOf(wire: Wire, path: string): 'rest' | 'admin' | 'mcp' | 'passThrough' | 'web' {
   if (wire === 'mcp') return 'mcp';
   if (wire === 'pass-through') return 'passThrough';
+  if (path.startsWith('/v1/admin/')) return 'admin';
   return path.startsWith('/v1/') || path.startsWith('/v0.1/') ? 'rest' : 'web';
 }
 
@@ -140,13 +153,14 @@ const PROTECTION = {
 interface WebAppOptions extends AppOptions, PipelineOptions {
   readonly refusalOf: HostGuard;
   readonly endpoints: Parameters<typeof openApiDocument>[0]['endpoints'];
+  readonly cookies: Cookies;
 }
 
 /**
  * Serves everything off the hot path: the pages, the documents, the probes. Only the pages, their errors and `/docs`
  * are HTML. No response contains a stack trace.
  */
-function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Express {
+function createWebApp({ refusalOf, endpoints, cookies, ...options }: WebAppOptions): Express {
   const { core, config, version } = options;
   const app = express();
   app.disable('x-powered-by');
@@ -187,6 +201,7 @@ function createWebApp({ refusalOf, endpoints, ...options }: WebAppOptions): Expr
   });
   openPages(app, { core, version, publicUrl: config.publicUrl });
   app.use(pagesRouter(core, config.publicUrl));
+  app.use(consoleRouter(core, cookies, options.budget));
   app.use(request => {
     throw new SwitchboardError(
       'route_not_found',

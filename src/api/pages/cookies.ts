@@ -1,6 +1,9 @@
 import { timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import type { CookieOptions, Request, Response } from 'express';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
+
+type WithHeaders = Pick<IncomingMessage, 'headers'>;
 
 const MANAGE_COOKIE_MS = 15 * 60_000;
 
@@ -58,12 +61,26 @@ export class Cookies {
     response.clearCookie(`${this.#prefix}sign_in`, this.#options('lax'));
   }
 
-  #read(request: Request, name: string): string | undefined {
+  /** Returns the secret of the browser in which an operator is signed in to the console. */
+  operator(request: WithHeaders): string | undefined {
+    return this.#read(request, 'console');
+  }
+
+  /** Lives as long as the browser; the session itself ends earlier. */
+  setOperator(response: Response, secret: string): void {
+    response.cookie(`${this.#prefix}console`, secret, this.#options('strict'));
+  }
+
+  clearOperator(response: Response): void {
+    response.clearCookie(`${this.#prefix}console`, this.#options('strict'));
+  }
+
+  #read(request: WithHeaders, name: string): string | undefined {
     const secret = this.#value(request, name);
     return secret !== undefined && isSecret(secret, 'web') ? secret : undefined;
   }
 
-  #value({ headers }: Request, name: string): string | undefined {
+  #value({ headers }: WithHeaders, name: string): string | undefined {
     const start = `${this.#prefix}${name}=`;
     const pair = headers.cookie?.split(/; */).find(one => one.startsWith(start));
     return pair?.slice(start.length);

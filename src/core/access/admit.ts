@@ -2,10 +2,10 @@ import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
 import type { Core } from '../core.ts';
+import { lackingScope } from './api-key.ts';
 import type { Caller, Principal, Scope } from './caller.ts';
 import type { QuotaState, Use } from './quota.ts';
 import type { Bucket, RateLimitState } from './rate-limits.ts';
-import { LOCAL_TENANT } from './tenants.ts';
 
 /** A limit that does not depend on a key: on an address or a session. */
 export interface Throttle {
@@ -165,22 +165,4 @@ async function parseWithinRate<Input>(
   } finally {
     if (state) onLimit?.(state);
   }
-}
-
-/**
- * Returns the refusal of a key without the scope. The scope `admin` covers the whole installation, so it is valid only for keys of
- * the operator's own tenant.
- */
-function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
-  if (!scopes.has(scope))
-    return new SwitchboardError(
-      'insufficient_scope',
-      `This API key lacks the scope "${scope}". Use a key that has it.`,
-    );
-  if (scope === 'admin' && tenantId !== LOCAL_TENANT)
-    return new SwitchboardError(
-      'insufficient_scope',
-      `Keys with the scope "admin" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
-    );
-  return undefined;
 }

@@ -1,9 +1,16 @@
+import { and, gt, isNull, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
-import type { Scope, Use } from './caller.ts';
-import type { apiKeys } from './schema.ts';
+import { OPERATOR_SCOPES, type Principal, type Scope, type Use } from './caller.ts';
+import { apiKeys } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
+
+/** True for keys that are neither revoked nor expired, by the database's clock. */
+export const isLiveKey = and(
+  isNull(apiKeys.revokedAt),
+  or(isNull(apiKeys.expiresAt), gt(apiKeys.expiresAt, sql`now()`)),
+);
 
 /** Monthly limits for an operator; null: no limit. */
 type QuotaSetting = Readonly<Record<Use, number | null>>;
@@ -89,10 +96,27 @@ export function scopesFor(
       'invalid_request',
       `scopes: a key that acts for one user can only have ${USER_SCOPES.join(' and ')}, not ${refused}`,
     );
-  if (scopes.includes('admin') && tenantId !== LOCAL_TENANT)
+  const ofOperator =
+    tenantId === LOCAL_TENANT ? undefined : scopes.find(one => OPERATOR_SCOPES.includes(one));
+  if (ofOperator !== undefined)
     throw new SwitchboardError(
       'invalid_request',
-      `scopes: admin covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
+      `scopes: ${ofOperator} covers the whole installation, so only a key of the tenant ${LOCAL_TENANT} can have it`,
     );
   return scopes;
+}
+
+/** Returns the refusal of a key without the scope, or of an operator's scope outside the operator's own tenant. */
+export function lackingScope({ scopes, tenantId }: Principal, scope: Scope): SwitchboardError | undefined {
+  if (!scopes.has(scope) && !(scope === 'admin_read' && scopes.has('admin')))
+    return new SwitchboardError(
+      'insufficient_scope',
+      `This API key lacks the scope "${scope}". Use a key that has it.`,
+    );
+  if (OPERATOR_SCOPES.includes(scope) && tenantId !== LOCAL_TENANT)
+    return new SwitchboardError(
+      'insufficient_scope',
+      `Keys with the scope "${scope}" work only in the tenant "${LOCAL_TENANT}". Use a key of that tenant.`,
+    );
+  return undefined;
 }

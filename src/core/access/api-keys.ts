@@ -1,6 +1,6 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { and, desc, eq, isNull, or, sql } from 'drizzle-orm';
+import { and, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
@@ -23,7 +23,8 @@ import {
   type QuotaChange,
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
-import { SCOPES, type Principal, type Quota } from './caller.ts';
+import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
+import { pageOfKeys, type KeyFilter, type KeyPlace } from './key-pages.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
@@ -88,11 +89,11 @@ const sameHash = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.lengt
 /** How long a process caches a row that another process may have changed. */
 const CACHE_MS = 2_000;
 
-/** The holder of the key in `SWITCHBOARD_API_KEY`. Its key id appears in logs and limits. */
+/** The holder of the key in `SWITCHBOARD_API_KEY`. */
 const ENVIRONMENT_PRINCIPAL: Principal = {
   tenantId: LOCAL_TENANT,
-  keyId: 'environment',
-  scopes: new Set(SCOPES),
+  keyId: ENVIRONMENT_KEY_ID,
+  scopes: new Set(FULL_SCOPES),
 };
 
 interface ApiKeysOptions {
@@ -201,15 +202,24 @@ export class ApiKeys {
   async createFirst(): Promise<string | undefined> {
     const [any] = await this.#db.select({ id: apiKeys.id }).from(apiKeys).limit(1);
     if (any) return undefined;
-    return (await this.create({ name: 'first start', scopes: SCOPES })).key;
+    return (await this.create({ name: 'first start', scopes: FULL_SCOPES })).key;
   }
 
-  /** Lists keys, newest first, with their usage. */
-  async list(): Promise<(ApiKeyInfo & { readonly used_this_month: UseCount })[]> {
-    const found = await this.#select(this.#db).orderBy(desc(apiKeys.createdAt), apiKeys.id);
+  /** Lists keys, newest first, with their usage. `next` is the place of the last one if there are more. */
+  async list(
+    filter: KeyFilter = {},
+  ): Promise<{ keys: (ApiKeyInfo & { readonly used_this_month: UseCount })[]; next: KeyPlace | undefined }> {
+    const { limit = Infinity } = filter;
+    const found = await pageOfKeys(this.#db, filter);
     const used = await this.use.thisMonth();
     const usedBy = ({ countedAs, id }: KeyRow) => used.get(countedAs ?? id) ?? { calls: 0, searches: 0 };
-    return found.map(({ row, user }) => Object.assign(keyInfo(row, user), { used_this_month: usedBy(row) }));
+    const last = found.length > limit ? found[limit - 1] : undefined;
+    return {
+      keys: found
+        .slice(0, limit)
+        .map(({ row, user }) => Object.assign(keyInfo(row, user), { used_this_month: usedBy(row) })),
+      next: last && { createdAt: last.createdAt, id: last.row.id },
+    };
   }
 
   /**

@@ -1,4 +1,4 @@
-import { and, desc, eq, gte, lt } from 'drizzle-orm';
+import { and, desc, eq, gt, gte, lt } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
@@ -29,6 +29,11 @@ type AuditEvent =
   | 'key_rotated'
   | 'key_revoked'
   | 'tenant_changed'
+  | 'console_link_created'
+  | 'console_signed_in'
+  | 'console_signed_out'
+  | 'oauth_client_entered'
+  | 'oauth_client_removed'
   | 'webhook_changed'
   | 'webhook_rotated'
   | 'webhook_removed'
@@ -38,6 +43,7 @@ type AuditEvent =
   | 'catalogue_synced'
   | 'catalogue_reindexed'
   | 'catalogue_probed'
+  | 'server_changed'
   | 'server_deactivated'
   | 'server_reactivated'
   | 'server_tools_read';
@@ -64,6 +70,11 @@ export interface AuditFilter {
   /** The id of the acting key, `operator` for the command line, or `page` for a user on the page of connections. */
   readonly keyId?: string | undefined;
   readonly event?: string | undefined;
+  readonly outcome?: AuditEntry['outcome'] | undefined;
+  /** `usr_…`. */
+  readonly userId?: string | undefined;
+  /** Only entries newer than the one with this id. */
+  readonly after?: number | undefined;
   /** Inclusive. */
   readonly from?: Date | undefined;
   /** Exclusive. */
@@ -127,7 +138,7 @@ export class Audit {
   }
 
   /** Lists records, newest first. */
-  async list({ tenant, keyId, event, from, to, before, limit }: AuditFilter): Promise<{
+  async list({ from, to, before, after, limit, ...filter }: AuditFilter): Promise<{
     readonly records: readonly AuditRecord[];
     readonly hasMore: boolean;
   }> {
@@ -136,12 +147,11 @@ export class Audit {
       .from(auditLog)
       .where(
         and(
-          tenant === undefined ? undefined : eq(auditLog.tenantId, tenant),
-          keyId === undefined ? undefined : eq(auditLog.keyId, keyId),
-          event === undefined ? undefined : eq(auditLog.event, event),
+          ...equalities(filter),
           from && gte(auditLog.at, from),
           to && lt(auditLog.at, to),
           before === undefined ? undefined : lt(auditLog.id, before),
+          after === undefined ? undefined : gt(auditLog.id, after),
         ),
       )
       .orderBy(desc(auditLog.id))
@@ -150,6 +160,20 @@ export class Audit {
     return { records: found.slice(0, limit).map(recordOf), hasMore: found.length > limit };
   }
 }
+
+const equalities = ({
+  tenant,
+  keyId,
+  event,
+  outcome,
+  userId,
+}: Pick<AuditFilter, 'tenant' | 'keyId' | 'event' | 'outcome' | 'userId'>) => [
+  tenant === undefined ? undefined : eq(auditLog.tenantId, tenant),
+  keyId === undefined ? undefined : eq(auditLog.keyId, keyId),
+  event === undefined ? undefined : eq(auditLog.event, event),
+  outcome === undefined ? undefined : eq(auditLog.outcome, outcome),
+  userId === undefined ? undefined : eq(auditLog.userId, userId),
+];
 
 const recordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
   id: row.id,

@@ -1,7 +1,21 @@
 import type { Cancellation } from '../../platform/time.ts';
 
-export const SCOPES = ['search', 'proxy', 'identity', 'admin'] as const;
+export const SCOPES = ['search', 'proxy', 'identity', 'admin', 'admin_read'] as const;
 export type Scope = (typeof SCOPES)[number];
+
+/** The scopes of a key that may do everything: `admin` includes `admin_read`. */
+export const FULL_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity', 'admin'];
+
+/** The key id of requests with the key in `SWITCHBOARD_API_KEY`, in logs and limits. */
+export const ENVIRONMENT_KEY_ID = 'environment';
+/** The key id of the command line. */
+export const OPERATOR_KEY_ID = 'operator';
+
+/** What a session of the console may do: the scope that its requests have. */
+export type ConsoleRole = 'admin' | 'admin_read';
+
+/** The scopes that cover the whole installation, so that they are valid only for keys of the operator's own tenant. */
+export const OPERATOR_SCOPES: readonly Scope[] = ['admin', 'admin_read'] satisfies ConsoleRole[];
 
 /**
  * How an end user's sign-in is completed, the strictest last. `direct`: it starts on the provider's own page and ends with the

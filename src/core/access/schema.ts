@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm';
 import {
   bigserial,
+  boolean,
   check,
   date,
   foreignKey,
@@ -13,7 +14,7 @@ import {
   unique,
 } from 'drizzle-orm/pg-core';
 import { bytea, createdAt, instant } from '../../platform/database/columns.ts';
-import type { Scope, SignInMode } from './caller.ts';
+import type { ConsoleRole, Scope, SignInMode } from './caller.ts';
 
 /**
  * The tables of tenants and their data. Each folder defines its own tables in a `schema.ts`; `drizzle/` has the migrations
@@ -102,6 +103,33 @@ export const apiKeys = pgTable(
       foreignColumns: [users.tenantId, users.id],
     }).onDelete('cascade'),
     check('api_keys_user_epoch', sql`(${table.userId} is null) = (${table.userEpoch} is null)`),
+  ],
+);
+
+/**
+ * A browser in which an operator is signed in to the console, or a link that signs one in. Neither the link nor the cookie nor
+ * the key is stored.
+ */
+export const consoleSessions = pgTable(
+  'console_sessions',
+  {
+    /** SHA-256 of the link and, once it was used, of the cookie. */
+    hash: bytea().primaryKey(),
+    isLink: boolean('is_link').notNull(),
+    /** The key that signed in; `environment` for the one in the settings, `operator` for a link of the command line. */
+    keyId: text('key_id').notNull(),
+    /** For `environment`: a digest of the cookie and the key, so that the session ends when the setting changes. */
+    keyMark: bytea('key_mark'),
+    role: text().notNull().$type<ConsoleRole>(),
+    createdAt: createdAt(),
+    /** Absolute: use does not extend it. */
+    expiresAt: instant('expires_at').notNull(),
+    idleUntil: instant('idle_until').notNull(),
+  },
+  table => [
+    index('console_sessions_expires_at').on(table.expiresAt),
+    check('console_sessions_hash_length', sql`octet_length(${table.hash}) = 32`),
+    check('console_sessions_role', sql`${table.role} in ('admin', 'admin_read')`),
   ],
 );
 

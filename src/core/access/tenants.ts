@@ -1,6 +1,7 @@
-import { and, asc, eq, sql } from 'drizzle-orm';
+import { and, eq, ilike, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../../platform/sanitize.ts';
+import { containing } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import type { SignInMode } from './caller.ts';
 import type { Actor, Audit } from './audit.ts';
@@ -26,6 +27,15 @@ interface TenantInfo {
   readonly created_at: string;
 }
 
+/** Which tenants to list. An absent field does not matter. */
+interface TenantFilter {
+  /** Text in the id or the name, in any case. */
+  readonly text?: string | undefined;
+  /** Only ids after this one. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
 interface TenantChange {
   /** '' removes it. */
   readonly name?: string | undefined;
@@ -47,8 +57,24 @@ export class Tenants {
   }
 
   /** Lists tenants by id. */
-  async list(): Promise<TenantInfo[]> {
-    return (await this.#db.select().from(tenants).orderBy(asc(tenants.id))).map(info);
+  async list({ text, after, limit }: TenantFilter = {}): Promise<{
+    tenants: TenantInfo[];
+    hasMore: boolean;
+  }> {
+    const contains = text === undefined ? undefined : containing(text);
+    const rows = this.#db
+      .select()
+      .from(tenants)
+      .where(
+        and(
+          contains === undefined ? undefined : or(ilike(tenants.id, contains), ilike(tenants.name, contains)),
+          after === undefined ? undefined : sql`${tenants.id} collate "C" > ${after} collate "C"`,
+        ),
+      )
+      .orderBy(sql`${tenants.id} collate "C"`)
+      .$dynamic();
+    const found = await (limit === undefined ? rows : rows.limit(limit + 1));
+    return { tenants: found.slice(0, limit).map(info), hasMore: limit !== undefined && found.length > limit };
   }
 
   /** @throws SwitchboardError `invalid_request` if the tenant does not exist */

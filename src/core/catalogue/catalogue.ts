@@ -42,6 +42,7 @@ import {
 import { sharing, toServers } from './to-server.ts';
 import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
+import { SuspiciousServers } from './tools/suspicious-servers.ts';
 
 export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
 
@@ -72,6 +73,7 @@ export class Catalogue {
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, HeldServer>();
   readonly #recent: RecentServers;
+  readonly suspicious: SuspiciousServers;
   readonly #writes = new SerialQueue();
   /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
@@ -85,6 +87,7 @@ export class Catalogue {
     this.#log = log;
     this.#cursor = cursor;
     this.#recent = new RecentServers(db);
+    this.suspicious = new SuspiciousServers(db);
   }
 
   /** @param options.shared true if other processes write to the same database; see `catchUp` */
@@ -175,6 +178,11 @@ export class Catalogue {
     const server = this.#byId.get(id);
     const isStated = server?.auth.kind !== 'none' && server?.auth.kind !== 'unknown';
     return !isStated && server.learned !== undefined && server.learned.kind !== 'none';
+  }
+
+  /** Yields all servers, active or not. */
+  all(): Iterable<HeldServer> {
+    return this.#byId.values();
   }
 
   *active(): Generator<HeldServer> {

@@ -50,6 +50,8 @@ export interface PutOptions extends WriteOptions {
   readonly exclude?: ReadonlySet<string>;
   /** Required with the origin `registry`, and only then. */
   readonly registry?: RegistryListing;
+  /** Keeps the tools of servers that stay at their address: the entries name none. A registry's never do. */
+  readonly keepsTools?: boolean;
   readonly onProgress?: OnProgress | undefined;
 }
 

@@ -160,7 +160,8 @@ interface LiveMark {
   readonly changedAt?: number;
 }
 
-export type Origin = 'shipped' | 'operator' | 'registry';
+export const ORIGINS = ['shipped', 'operator', 'registry'] as const;
+export type Origin = (typeof ORIGINS)[number];
 
 /** A registry's statements about a server, without its `server.json`. */
 export interface RegistryHead {

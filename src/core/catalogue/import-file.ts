@@ -154,6 +154,10 @@ function idOf(value: unknown): { id?: string } {
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
+/** Returns why a valid entry cannot be catalogued, or undefined. */
+export const entryTrouble = (entry: Entry, options: ReadOptions): string | undefined =>
+  storageProblem(entry) ?? addressProblem(entry, options);
+
 /** Returns why an entry cannot be catalogued, or undefined. */
 export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
   const parsed = entrySchema.safeParse(value);

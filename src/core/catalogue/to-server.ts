@@ -19,7 +19,7 @@ import { logSuspicious } from './tools/store.ts';
 /** Returns the servers of the entries by id. Of duplicate ids, the last entry wins. */
 export async function toServers(
   entries: readonly Entry[],
-  { origin, registry, signal }: PutOptions,
+  { origin, registry, keepsTools = registry !== undefined, signal }: PutOptions,
   known: ReadonlyMap<string, Server>,
   log: Log | undefined,
 ): Promise<Map<string, Server>> {
@@ -30,6 +30,7 @@ export async function toServers(
     const { server, leftOut } = await toServer(entry, origin, {
       known: known.get(entry.id),
       registry: registry?.marks.get(entry.id),
+      keepsTools,
       pause,
     });
     for (const tool of leftOut)
@@ -51,11 +52,7 @@ export async function toServers(
 export async function toServer(
   entry: Entry,
   origin: Origin,
-  {
-    known,
-    registry,
-    pause = slices(),
-  }: { known?: Server | undefined; registry?: RegistryMark | undefined; pause?: Pause } = {},
+  { known, registry, keepsTools, pause = slices() }: Beginnings & { readonly pause?: Pause } = {},
 ): Promise<{ server: Server; leftOut: string[] }> {
   const knownTools = new Map(known?.tools.map(tool => [tool.name, tool]));
   const tools = new Map<string, CataloguedTool | undefined>();
@@ -69,8 +66,7 @@ export async function toServer(
     origin,
     [...tools.values()].filter(tool => tool !== undefined),
   );
-  const listed = registry ? { ...bare, ...toolsStaying(bare, known), registry } : bare;
-  const server = keepingLearned(listed, known);
+  const server = keepingLearned(completed(bare, { known, registry, keepsTools }), known);
   return {
     server: known && isDeepStrictEqual(known, server) ? known : server,
     leftOut: [...tools].flatMap(([name, tool]) => (tool ? [] : cleanText(name).slice(0, 100))),
@@ -98,7 +94,24 @@ function examplesOf({ examples = [] }: Entry): Pick<Server, 'examples'> {
   return cleaned.length === 0 ? {} : { examples: cleaned };
 }
 
-/** Registries do not list tools, so those listed at the same address are kept. */
+/** What a server is made of besides its entry. */
+interface Beginnings {
+  readonly known?: Server | undefined;
+  readonly registry?: RegistryMark | undefined;
+  /** Default: for servers of a registry, which lists no tools. */
+  readonly keepsTools?: boolean | undefined;
+}
+
+const completed = (
+  bare: Server,
+  { known, registry, keepsTools = registry !== undefined }: Beginnings,
+): Server => ({
+  ...bare,
+  ...(keepsTools ? toolsStaying(bare, known) : {}),
+  ...(registry ? { registry } : {}),
+});
+
+/** Returns the tools that are known of the same address. */
 function toolsStaying({ remoteUrl }: Server, known: Server | undefined): Partial<Server> {
   if (known?.remoteUrl !== remoteUrl) return {};
   const { tools, toolsListedAt } = known;

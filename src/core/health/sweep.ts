@@ -1,3 +1,4 @@
+import type { AuditEntry } from '../access/audit.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, raceAbort, Repeat, type Clock } from '../../platform/time.ts';
@@ -51,6 +52,12 @@ export interface StatusChange {
   /** RFC 3339. */
   readonly deadSince?: string;
 }
+
+/** Returns the audit entry for a server that health checks deactivated or reactivated. */
+export const auditEntryOf = ({ id, deadSince }: StatusChange): AuditEntry =>
+  deadSince === undefined
+    ? { event: 'server_reactivated', outcome: 'ok', meta: { server: id } }
+    : { event: 'server_deactivated', outcome: 'ok', meta: { server: id, dead_since: deadSince } };
 
 type Counts = Readonly<Record<Outcome, number>>;
 
@@ -129,7 +136,7 @@ export class HealthSweep {
   constructor(parts: HealthSweepParts) {
     this.#parts = parts;
     this.#lock = new ClusterLock(parts.hold, LOCKS.probing);
-    parts.metrics.watch('switchboard_servers', () => this.#serversByState());
+    parts.metrics.watch('switchboard_servers', () => this.serversByState());
     parts.metrics.watchDegraded('probing', () => this.degraded !== undefined);
   }
 
@@ -333,7 +340,8 @@ export class HealthSweep {
     return deactivated;
   }
 
-  #serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
+  /** Counts the active servers by the result of their last check, and those that were deactivated as unreachable. */
+  serversByState(): Record<HealthState | 'unvisited' | 'inactive', number> {
     const servers = { ok: 0, needs_sign_in: 0, not_mcp: 0, unreachable: 0, unvisited: 0, inactive: 0 };
     for (const server of this.#parts.catalogue.listed())
       servers[server.unreachable ? 'inactive' : (this.healthOf(server)?.state ?? 'unvisited')]++;

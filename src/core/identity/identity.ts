@@ -25,6 +25,7 @@ import { Retention } from './retention.ts';
 import { Revocations } from './connections/revocations.ts';
 import { Sessions } from './sign-in/sessions.ts';
 import { PageSignIns } from './sign-in/page-sign-in.ts';
+import { Setup } from './setup.ts';
 import { SignIns } from './sign-in/sign-in.ts';
 import { requireUnused, rewrap } from './vault/rewrap.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
@@ -46,6 +47,7 @@ export interface Identity {
   readonly manage: Manage;
   readonly pageSignIns: PageSignIns;
   readonly calls: UserCalls;
+  readonly setup: Setup;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
   readonly providers: Providers;
@@ -138,6 +140,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     manage,
     pageSignIns: new PageSignIns({ context, sealing, admit }),
     calls,
+    setup: new Setup({ context, config, authorization }),
     signingKeys,
     retention,
     providers,

@@ -1,7 +1,7 @@
 import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/database/database.ts';
-import { auditLog, users } from '../access/schema.ts';
+import { auditLog, consoleSessions, users } from '../access/schema.ts';
 import { Repeat } from '../../platform/time.ts';
 import type { IdentityContext } from './context.ts';
 import { authSessions, manageLinks, oauthClients, refreshTokens, tokenFamilies } from './schema.ts';
@@ -40,12 +40,18 @@ const RULES: readonly {
       sql`${tokenFamilies.revokedAt} < now() - interval '30 days'`,
     )}`,
   },
+  {
+    table: consoleSessions,
+    key: consoleSessions.hash,
+    when: sql`least(${consoleSessions.expiresAt}, ${consoleSessions.idleUntil}) < now()`,
+  },
   { table: webhookSecrets, key: webhookSecrets.id, when: sql`${webhookSecrets.expiresAt} < now()` },
   {
     // The outbox may need any of them to revoke tokens.
     table: oauthClients,
     key: oauthClients.id,
     when: sql`${oauthClients.createdAt} < now() - interval '90 days'
+      and (not ${oauthClients.byOperator} or ${oauthClients.retiredAt} is not null)
       and (${oauthClients.leaseUntil} is null or ${oauthClients.leaseUntil} < now())
       and not exists (select from connections c where c.client_row = ${oauthClients.id})
       and not exists (select from revocation_outbox)`,

@@ -209,7 +209,7 @@ export const connections = pgTable(
   ],
 );
 
-/** Switchboard as a client of one authorization server, registered dynamically (RFC 7591). */
+/** Switchboard as a client of one authorization server: registered dynamically (RFC 7591), or entered by the operator. */
 export const oauthClients = pgTable(
   'oauth_clients',
   {
@@ -221,6 +221,8 @@ export const oauthClients = pgTable(
     /** The secret and the method of authentication. */
     sealed: text(),
     secretExpiresAt: instant('secret_expires_at'),
+    /** True: the operator has entered it, so that Switchboard neither replaces nor retires it. */
+    byOperator: boolean('by_operator').notNull().default(false),
     leaseId: text('lease_id'),
     leaseUntil: instant('lease_until'),
     createdAt: createdAt(),

@@ -39,9 +39,22 @@ interface Ranked {
   readonly table: readonly CalibrationPoint[] | undefined;
   /** Of a query that asks for two or three things. */
   readonly clauses: readonly Clause[];
+  /** Whether anything in the catalogue can probably serve the query. */
+  readonly isAnswerable: boolean;
 }
 
-const NOTHING: Ranked = { servers: [], table: undefined, clauses: [] };
+/** How one server stands in the ranking of a query. */
+export interface Examined {
+  /** The whole ranking. */
+  readonly ranking: readonly RankedServer[];
+  /** The server's own numbers among all candidates, also those that were turned away; undefined: it is no candidate. */
+  readonly own: RankedServer | undefined;
+  readonly isAnswerable: boolean;
+}
+
+const NOTHING: Ranked = { servers: [], table: undefined, clauses: [], isAnswerable: false };
+/** A server that is not among so many has nothing to do with a query. */
+const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
 const CANDIDATES_OF_A_CLAUSE = 30;
 
@@ -72,7 +85,7 @@ export class Ranker {
     const isSplit = servers.length > 0 && this.#parts.index.degraded === undefined;
     const ofClauses = await Promise.all(
       (isSplit ? clauses : []).map(clause =>
-        this.#ranked(clause, CANDIDATES_OF_A_CLAUSE).catch(() => NOTHING),
+        this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING),
       ),
     );
     const ranking = withBestOfEach(
@@ -82,7 +95,23 @@ export class Ranker {
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
-  async #ranked(asked: string | Clause, count?: number): Promise<Ranked> {
+  /** Returns how a server stands in the ranking of a query, or why it would be there only if others were not. */
+  async examine(query: string, serverId: string): Promise<Examined> {
+    const ranking = await this.rank({ query, limit: Infinity, maxTools: 0 });
+    const among = (one: RankedServer) => one.serverId === serverId;
+    const own = ranking.find(among);
+    if (own) return { ranking, own, isAnswerable: true };
+    const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true };
+    const { servers, table, isAnswerable: mayServe } = await this.#ranked(query, wide);
+    const turnedAway = servers.find(among);
+    return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable: mayServe };
+  }
+
+  /** @param isForced true: ranks the candidates also if none can probably serve the query */
+  async #ranked(
+    asked: string | Clause,
+    { count, isForced = false }: { count?: number; isForced?: boolean } = {},
+  ): Promise<Ranked> {
     const { catalogue, index, use } = this.#parts;
     const query = typeof asked === 'string' ? asked : asked.text;
     const {
@@ -98,8 +127,11 @@ export class Ranker {
     const corrected = found.map(candidate => correctedBy(tuning?.spread ?? 0, candidate));
     const { candidates, named } = this.#withNamed(query, corrected);
     const isNamed = [...named.values()].some(match => match !== 'not');
-    const mayServe = isNamed || isAnswerable({ candidates, vectors }, tuning?.answerability);
-    if (!mayServe && !this.#isMentioned(query, candidates)) return NOTHING;
+    const mayServe =
+      isNamed ||
+      isAnswerable({ candidates, vectors }, tuning?.answerability) ||
+      this.#isMentioned(query, candidates);
+    if (!mayServe && !isForced) return NOTHING;
     const fused = demote(fuse(candidates, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE);
     const ranking = this.#exactNames.pinExact(
       this.#withNamedFirst(
@@ -112,7 +144,8 @@ export class Ranker {
     );
     // Without vectors all cosines are 0, which the table would turn into a probability.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
-    return { servers: ranking.filter(({ serverId }) => catalogue.get(serverId)?.active), table, clauses };
+    const servers = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
+    return { servers, table, clauses, isAnswerable: mayServe };
   }
 
   /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */

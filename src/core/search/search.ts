@@ -59,6 +59,8 @@ export interface Search {
    * await search.search(caller, { query: 'send an e-mail', limit: 5 })
    */
   search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
+  /** Returns how one server stands in the ranking of a query, or why it would be there only if others were not. */
+  standingOf(caller: Caller, query: string, serverId: string): Promise<Standing>;
   /** Returns the positions of a server's tools, best for the query first. The server need not be in the catalogue. */
   orderTools(caller: Caller, query: string, server: Described): Promise<number[]>;
   /** Records feedback on a server that a search returned (see `SearchOutcomes`). */
@@ -68,6 +70,20 @@ export interface Search {
   readonly queryLog: QueryLog;
   /** Writes the buffered rows of the query log and the outcomes. */
   close(): Promise<void>;
+}
+
+/** How one active server stands in the ranking of a query. */
+interface Standing {
+  /** 1 for the first; undefined: the server is not in the ranking. */
+  readonly rank: number | undefined;
+  /** The number of servers in the ranking. */
+  readonly of: number;
+  /** False: no server can probably serve the query, so that none was returned. */
+  readonly isAnswerable: boolean;
+  /** The server's own numbers; undefined: neither its words nor its meaning are near the query. */
+  readonly own: Pick<FoundServer, 'scores' | 'final_score'> | undefined;
+  readonly isDead: boolean;
+  readonly isDeprecated: boolean;
 }
 
 interface SearchParts extends Omit<RankerParts, 'health'> {
@@ -92,9 +108,18 @@ export function createSearch(parts: SearchParts): Search {
   const { health = { of: () => undefined, epoch: 0 } } = parts;
   const queryLog = new QueryLog({ db, clock, log });
   const outcomes = new SearchOutcomes({ db, clock, log, queryLog, onVerdicts });
-  const rankings = new Rankings(new Ranker({ ...parts, health }), clock);
+  const ranker = new Ranker({ ...parts, health });
+  const rankings = new Rankings(ranker, clock);
   metrics?.watch('switchboard_search_slots', () => rankings.slots);
   const untilIndexed = readyGate(parts.indexed ?? (() => Promise.resolve()));
+
+  const inOrderOfAccess = (ranking: readonly RankedServer[], access: (server: ServerHead) => Access) =>
+    orderByAccess(
+      ranking.flatMap(ranked => {
+        const head = catalogue.get(ranked.serverId);
+        return head?.active ? [{ ...ranked, head, access: access(head) }] : [];
+      }),
+    );
 
   async function present(
     ranking: readonly RankedServer[],
@@ -102,11 +127,7 @@ export function createSearch(parts: SearchParts): Search {
     known: { readonly nowMs: number; readonly accessOf: (server: ServerHead) => Access },
   ): Promise<FoundServer[]> {
     const { limit = DEFAULT_LIMIT, maxTools, nearBest, explain } = input;
-    const found = ranking.flatMap(ranked => {
-      const head = catalogue.get(ranked.serverId);
-      return head?.active ? [{ ...ranked, head, access: known.accessOf(head) }] : [];
-    });
-    const best = orderByAccess(found).slice(0, limit);
+    const best = inOrderOfAccess(ranking, known.accessOf).slice(0, limit);
     const servers = await catalogue.read(best.map(one => one.serverId));
     return best.flatMap(({ head, access, ...ranked }) => {
       const server = servers.get(head.id);
@@ -148,8 +169,28 @@ export function createSearch(parts: SearchParts): Search {
     };
   }
 
+  async function standingOf(caller: Caller, query: string, serverId: string): Promise<Standing> {
+    await untilIndexed();
+    const examine = () => ranker.examine(normalized(query), serverId);
+    const [{ ranking, own, isAnswerable }, access] = await Promise.all([
+      rankings.inTurn(caller, examine),
+      accessFor(caller),
+    ]);
+    const place = inOrderOfAccess(ranking, access).findIndex(one => one.serverId === serverId);
+    const head = catalogue.get(serverId);
+    return {
+      rank: place < 0 ? undefined : place + 1,
+      of: ranking.length,
+      isAnswerable,
+      own: own && { scores: scoresOf(own, true), final_score: roundScore(own.finalScore) },
+      isDead: head !== undefined && health.of(head)?.deadSinceMs !== undefined,
+      isDeprecated: head?.registry?.status === 'deprecated',
+    };
+  }
+
   return {
     queryLog,
+    standingOf,
     // The trace never contains the query.
     search: (caller, input) =>
       traced('search', async span => {
@@ -351,16 +392,17 @@ function presentServer(server: Server, ranked: RankedServer, options: PresentOpt
     remote_url: server.remoteUrl,
     access,
     tools: toolsOf(server, ranked, options).map(tool => presentTool(tool, options.nowMs)),
-    scores: {
-      semantic: ranked.semantic,
-      popularity: ranked.popularity,
-      ...(options.explain ? roundedParts(ranked.parts) : {}),
-    },
+    scores: scoresOf(ranked, options.explain),
     final_score: ranked.finalScore,
     ...deprecationOf(server.registry),
     ...healthOf(options.health, access),
   };
 }
+
+const scoresOf = (
+  { semantic, popularity, parts }: RankedServer,
+  explain: boolean | undefined,
+): FoundServer['scores'] => ({ semantic, popularity, ...(explain ? roundedParts(parts) : {}) });
 
 const roundedParts = ({ meaning, words, use, reduction }: ScoreParts): ScoreParts => ({
   meaning: roundScore(meaning),

@@ -8,3 +8,6 @@ export const instant = (name: string) => timestamp(name, { withTimezone: true })
 
 /** In an upsert: the value of the row that conflicted. */
 export const excluded = (column: string) => sql.raw(`excluded.${column}`);
+
+/** Returns a pattern (LIKE) for values that contain a text. */
+export const containing = (text: string): string => `%${text.replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;

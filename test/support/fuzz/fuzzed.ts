@@ -103,7 +103,7 @@ export async function startFuzzed(): Promise<Fuzzed> {
       };
     },
     restore: async operationId => {
-      if (/Catalogue$|^deactivateServer$/.test(operationId)) await restoreCatalogue();
+      if (/Catalogue$|^(put|activate|deactivate)Server$/.test(operationId)) await restoreCatalogue();
       if (operationId === 'removeWebhook') await setWebhook();
       if (/^(rotate|revoke)Key$/.test(operationId)) victim = await createKey(['search']);
     },
@@ -189,6 +189,11 @@ async function knownTo(
     server_name: [...servers.json.servers.map((one: any) => one.server.name), 'com.example/none'],
     version: ['latest', servers.json.servers[0].server.version, '1.0.0'],
     'id of keys': [VICTIM, 'none'],
+    issuer: ['https://issuer.invalid', 'http://localhost:1', 'no issuer'],
+    remote_url: ['https://one.invalid/mcp', 'ftp://one.invalid'],
+    homepage: ['https://one.invalid'],
+    repository: ['https://one.invalid/code'],
+    'allowed_origins[]': ['https://one.invalid', 'https://one.invalid/path'],
     'id of tenants': ['local', 'none'],
     'id of catalogue': ['echo', 'doomed', 'dead', 'gone', 'missing'],
   };

@@ -109,7 +109,7 @@ export class Connections {
       .from(connections)
       .where(and(eq(connections.userId, userId), eq(connections.tenantId, tenantId)))
       .orderBy(asc(connections.provider), asc(connections.resource));
-    return rows.map(row => this.#infoOf(row));
+    return rows.map(row => infoOf(row, this.#context.providers));
   }
 
   /** Lists a user's connections for the user's own page. */
@@ -122,28 +122,18 @@ export class Connections {
       .orderBy(asc(connections.provider), asc(connections.resource));
     return found.map(({ row, key }) => {
       const asker = row.askedBy === null ? undefined : askerOf(row.askedBy, key, userId);
-      return Object.assign(this.#infoOf(row), { asker });
+      return Object.assign(infoOf(row, this.#context.providers), { asker });
     });
   }
 
-  #infoOf(row: ConnectionRow): ConnectionInfo {
-    const serverId = serverIdOf(row.provider);
-    return {
-      id: row.id,
-      kind: kindOf(row),
-      provider: serverId === undefined ? row.provider : null,
-      server_id: serverId ?? null,
-      issuer: row.issuer,
-      title: serverId ?? this.#context.providers.titleOf(row.provider),
-      account: row.account,
-      fingerprint: hasValues(row) ? row.subject : null,
-      for_users: row.forUsers,
-      scopes: row.scopes,
-      status: row.status,
-      resource: row.resource === '' ? null : readable(row.resource),
-      connected_at: row.createdAt.toISOString(),
-      last_used_at: row.lastUsedAt?.toISOString() ?? null,
-    };
+  /** Returns the holder of a connection. */
+  async holderOf(id: string): Promise<{ tenantId: string; userId: string } | undefined> {
+    const { tenantId, userId } = connections;
+    const [row] = await this.#context.db
+      .select({ tenantId, userId })
+      .from(connections)
+      .where(eq(connections.id, id));
+    return row;
   }
 
   /**
@@ -212,7 +202,7 @@ export class Connections {
       .returning();
     if (!row) throw new Error('INSERT … RETURNING returned no row');
     await this.#context.events.connection(tx, row, { event: 'created' });
-    return this.#infoOf(row);
+    return infoOf(row, this.#context.providers);
   }
 
   /** Resolves to whether a different account is connected. */
@@ -341,6 +331,27 @@ export class Connections {
     await tx.delete(connections).where(eq(connections.id, row.id));
     await this.#context.events.connection(tx, row, { event: 'ended', reason });
   }
+}
+
+/** Shows a connection. */
+export function infoOf(row: ConnectionRow, providers: IdentityContext['providers']): ConnectionInfo {
+  const serverId = serverIdOf(row.provider);
+  return {
+    id: row.id,
+    kind: kindOf(row),
+    provider: serverId === undefined ? row.provider : null,
+    server_id: serverId ?? null,
+    issuer: row.issuer,
+    title: serverId ?? providers.titleOf(row.provider),
+    account: row.account,
+    fingerprint: hasValues(row) ? row.subject : null,
+    for_users: row.forUsers,
+    scopes: row.scopes,
+    status: row.status,
+    resource: row.resource === '' ? null : readable(row.resource),
+    connected_at: row.createdAt.toISOString(),
+    last_used_at: row.lastUsedAt?.toISOString() ?? null,
+  };
 }
 
 /** Selects the one connection that a holder has with a target, each of which may be a column or a placeholder. */

@@ -8,7 +8,7 @@ export interface ClientName {
   readonly clientId: string;
   /** `preregistered` by the operator, `cimd`: a client id metadata document, `dcr`: registered dynamically (RFC 7591). */
   readonly kind: 'preregistered' | 'cimd' | 'dcr';
-  /** The row of a dynamic registration. */
+  /** The row of `oauth_clients`. Absent: it comes from the settings, or is a document. */
   readonly rowId?: string;
 }
 
@@ -16,6 +16,8 @@ export interface ClientName {
 export interface Client extends ClientName {
   readonly secret: string | undefined;
   readonly authMethod: AuthMethod;
+  /** Scopes of every sign-in, besides those that the server asks for. */
+  readonly scopes?: readonly string[] | undefined;
 }
 
 /** The client of a new sign-in. */

@@ -2,12 +2,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { and, eq, isNull, lt, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { z } from 'zod';
-import type { OAuthConfig } from '../../../config/index.ts';
+import type { OAuthConfig, RegisteredClient } from '../../../config/index.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import { newId, sha256 } from '../../../platform/ids.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
+import type { Database } from '../../../platform/database/database.ts';
 import { monotonicMs } from '../../../platform/time.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
+import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { oauthClients } from '../schema.ts';
 import type { Binding } from '../vault/vault.ts';
@@ -70,8 +72,12 @@ interface Registering {
 
 /** The sealed part of a registration's row. */
 interface StoredClient {
-  readonly secret?: string;
-  readonly authMethod: AuthMethod;
+  readonly secret?: string | undefined;
+  /** Absent: the best that the authorization server supports. */
+  readonly authMethod?: AuthMethod | undefined;
+  /** As of the settings, for a client that the operator has entered. */
+  readonly scopes?: readonly string[];
+  readonly allowedOrigins?: readonly string[];
 }
 
 type Row = typeof oauthClients.$inferSelect;
@@ -116,6 +122,9 @@ export class Clients {
     const { issuer } = metadata;
     const configured = this.#configured(metadata, preferred);
     if (configured) return { ...configured, redirectUri: this.redirectUri(issuer) };
+    const row = await this.#current(issuer, this.redirectUri(issuer));
+    const entered = row?.byOperator ? await this.#opened(row, metadata, preferred) : undefined;
+    if (entered) return entered;
     const document = this.#documentFor(metadata);
     if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
     const failed = this.#failed.get(issuer);
@@ -124,15 +133,15 @@ export class Clients {
   }
 
   /** Returns whether the authorization server should be asked if it still knows a client. */
-  isDue({ rowId }: Client): boolean {
-    if (rowId === undefined || this.#checked.has(rowId)) return false;
+  isDue({ kind, rowId }: Client): boolean {
+    if (kind !== 'dcr' || rowId === undefined || this.#checked.has(rowId)) return false;
     this.#checked.set(rowId, true);
     return true;
   }
 
   /** Returns the client that tokens were issued to; undefined if it is gone, so that nobody can refresh or revoke them. */
   async named(name: ClientName, metadata: IssuerMetadata): Promise<Client | undefined> {
-    if (name.kind === 'preregistered') {
+    if (name.kind === 'preregistered' && name.rowId === undefined) {
       const configured = this.#configured(metadata, undefined);
       return configured?.clientId === name.clientId ? configured : undefined;
     }
@@ -141,7 +150,59 @@ export class Clients {
       .select()
       .from(oauthClients)
       .where(eq(oauthClients.id, name.rowId ?? ''));
-    return row?.issuer === name.issuer ? this.#opened(row) : undefined;
+    return row?.issuer === name.issuer ? this.#opened(row, metadata) : undefined;
+  }
+
+  /** Returns the client that the operator has registered with an issuer: in the settings, or entered later. */
+  async ofOperator(issuer: string): Promise<Pick<RegisteredClient, 'secret' | 'allowedOrigins'> | undefined> {
+    const configured = this.#config.clients.get(issuer);
+    if (configured) return configured;
+    const row = await this.#current(issuer, this.redirectUri(issuer));
+    if (!row?.byOperator || row.sealed === null) return undefined;
+    const { secret, allowedOrigins = [] } = await this.#stored(row);
+    return { secret, allowedOrigins };
+  }
+
+  /** Stores a client that the operator has registered, instead of an earlier one. Tokens that were issued to that stay valid. */
+  async enter(actor: Partial<Actor>, issuer: string, client: RegisteredClient): Promise<void> {
+    const { db, vault, audit } = this.#context;
+    const id = newId('cli');
+    const { id: clientId, ...stored } = client;
+    const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored satisfies StoredClient);
+    const redirectUri = this.redirectUri(issuer);
+    await db.transaction(async tx => {
+      await this.#retireAll(tx, issuer);
+      await tx.insert(oauthClients).values({ id, issuer, redirectUri, clientId, sealed, byOperator: true });
+      await audit.record(actor, { event: 'oauth_client_entered', outcome: 'ok', meta: { issuer } }, tx);
+    });
+    this.#failed.delete(issuer);
+  }
+
+  /** Uses the client that the operator has entered for no more sign-ins. Resolves to false if there is none. */
+  async remove(actor: Partial<Actor>, issuer: string): Promise<boolean> {
+    const { db, audit } = this.#context;
+    return db.transaction(async tx => {
+      const removed = await this.#retireAll(tx, issuer, eq(oauthClients.byOperator, true));
+      if (removed === 0) return false;
+      await audit.record(actor, { event: 'oauth_client_removed', outcome: 'ok', meta: { issuer } }, tx);
+      return true;
+    });
+  }
+
+  async #retireAll(tx: Database, issuer: string, which?: ReturnType<typeof eq>): Promise<number> {
+    const retired = await tx
+      .update(oauthClients)
+      .set({ retiredAt: sql`now()` })
+      .where(
+        and(
+          eq(oauthClients.issuer, issuer),
+          eq(oauthClients.redirectUri, this.redirectUri(issuer)),
+          isNull(oauthClients.retiredAt),
+          which,
+        ),
+      )
+      .returning({ id: oauthClients.id });
+    return retired.length;
   }
 
   /** Uses a registration for no more sign-ins: the authorization server no longer knows it. */
@@ -164,6 +225,7 @@ export class Clients {
       kind: 'preregistered',
       secret,
       authMethod: secret === undefined ? 'none' : (authMethod ?? methodFor(metadata, WITH_SECRET)),
+      scopes: settings.scopes,
     };
   }
 
@@ -178,9 +240,7 @@ export class Clients {
       metadata.authorization_response_iss_parameter_supported === true &&
       (methods?.includes('none') ?? true);
     if (!isTaken) return undefined;
-    const publicUrl = this.#context.publicUrl();
-    const own = isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined;
-    const clientId = this.#config.metadataUrl ?? own;
+    const clientId = this.metadataUrl();
     return clientId === undefined ? undefined : { clientId, redirectUri: this.returnUri() };
   }
 
@@ -191,7 +251,7 @@ export class Clients {
     const deadlineMs = performance.now() + WAIT_MS;
     for (;;) {
       const row = await this.#current(issuer, redirectUri);
-      const client = row && (await this.#opened(row));
+      const client = row && (await this.#opened(row, metadata));
       if (client) return client;
       if (row?.clientId != null)
         await this.retire({ issuer, clientId: row.clientId, kind: 'dcr', rowId: row.id });
@@ -244,7 +304,7 @@ export class Clients {
     const { issuer } = metadata;
     try {
       const wanted = preferred ?? methodFor(metadata, AUTH_METHODS);
-      return await this.#store(lease, issuer, wanted, await this.#request(endpoint, issuer, wanted));
+      return await this.#store(lease, metadata, wanted, await this.#request(endpoint, issuer, wanted));
     } catch (error) {
       await this.#context.db.delete(oauthClients).where(and(holds(lease), isNull(oauthClients.clientId)));
       const failure = error instanceof Error ? error : new Error(String(error));
@@ -253,8 +313,14 @@ export class Clients {
     }
   }
 
-  async #store(lease: Lease, issuer: string, wanted: AuthMethod, made: Registration): Promise<SignInClient> {
+  async #store(
+    lease: Lease,
+    metadata: IssuerMetadata,
+    wanted: AuthMethod,
+    made: Registration,
+  ): Promise<SignInClient> {
     const { id } = lease;
+    const { issuer } = metadata;
     const { db, vault, clock } = this.#context;
     const secret = made.client_secret ?? '';
     const authMethod = secret === '' ? 'none' : (made.token_endpoint_auth_method ?? withSecret(wanted));
@@ -273,7 +339,7 @@ export class Clients {
       })
       .where(holds(lease))
       .returning();
-    const client = row && (await this.#opened(row));
+    const client = row && (await this.#opened(row, metadata));
     if (!client) throw new Error(`the registration at ${issuer} was overtaken`);
     this.#checked.set(id, true);
     return client;
@@ -304,6 +370,12 @@ export class Clients {
     throw new RegistrationRefused('refused', issuer);
   }
 
+  /** Returns the address of the document that describes Switchboard, if authorization servers can read it. */
+  metadataUrl(): string | undefined {
+    const publicUrl = this.#context.publicUrl();
+    return this.#config.metadataUrl ?? (isHttps(publicUrl) ? `${publicUrl}${DOCUMENT_PATH}` : undefined);
+  }
+
   /** Returns the document that describes Switchboard at `DOCUMENT_PATH`. */
   document(): Readonly<Record<string, unknown>> {
     const clientId = `${this.#context.publicUrl()}${DOCUMENT_PATH}`;
@@ -323,17 +395,32 @@ export class Clients {
   }
 
   /** Returns undefined for a registration that is not complete, or whose secret has expired or cannot be opened. */
-  async #opened(row: Row): Promise<SignInClient | undefined> {
-    const { id: rowId, issuer, clientId, sealed, redirectUri, secretExpiresAt } = row;
-    if (clientId === null || sealed === null) return undefined;
+  async #opened(
+    row: Row,
+    metadata: IssuerMetadata,
+    preferred?: AuthMethod,
+  ): Promise<SignInClient | undefined> {
+    const { id: rowId, issuer, clientId, redirectUri, secretExpiresAt, byOperator } = row;
+    if (clientId === null || row.sealed === null) return undefined;
     const isNew = row.retiredAt === null;
     const leftMs = (secretExpiresAt?.getTime() ?? Infinity) - this.#context.clock.now();
     if (isNew && leftMs < SECRET_LEFT_SEC * 1_000) return undefined;
-    const { secret, authMethod } = await this.#context.vault.openJson<StoredClient>(
-      clientBinding(row),
-      sealed,
-    );
-    return { issuer, clientId, kind: 'dcr', rowId, secret, authMethod, redirectUri };
+    const { secret, scopes, ...stored } = await this.#stored(row);
+    const authMethod = stored.authMethod ?? preferred ?? methodFor(metadata, WITH_SECRET);
+    return {
+      issuer,
+      clientId,
+      kind: byOperator ? 'preregistered' : 'dcr',
+      rowId,
+      secret,
+      authMethod: secret === undefined ? 'none' : authMethod,
+      scopes,
+      redirectUri,
+    };
+  }
+
+  #stored(row: Row): Promise<StoredClient> {
+    return this.#context.vault.openJson<StoredClient>(clientBinding(row), row.sealed ?? '');
   }
 }
 

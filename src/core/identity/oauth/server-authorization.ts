@@ -1,10 +1,11 @@
 import { getDomain } from 'tldts';
-import type { OAuthConfig } from '../../../config/index.ts';
+import type { OAuthConfig, RegisteredClient } from '../../../config/index.ts';
 import { askOperator, SwitchboardError } from '../../../errors.ts';
 import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
 import { whyFailed } from '../../../platform/database/database.ts';
 import type { LearnedAccess, ServerHead } from '../../catalogue/entry.ts';
+import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
@@ -69,6 +70,20 @@ export class ServerAuthorization {
   isSetUp(issuer: string | undefined): boolean {
     const { clients, issuers } = this.#config;
     return issuers.has('*') || (issuer !== undefined && (clients.has(issuer) || issuers.has(issuer)));
+  }
+
+  /** Stores a client that the operator has registered with an issuer. The servers that sign users in there can be tried again. */
+  async enterClient(
+    actor: Partial<Actor>,
+    issuer: string,
+    { client, servers }: { readonly client: RegisteredClient; readonly servers: Iterable<ServerHead> },
+  ): Promise<void> {
+    await this.clients.enter(actor, issuer, client);
+    for (const server of servers) {
+      if (server.learned?.issuer !== issuer || server.learned.needsSetup !== true) continue;
+      const { needsSetup: _done, ...learned } = server.learned;
+      await this.#show(server, learned);
+    }
   }
 
   /** Calls the listener with what a server has shown of its access. */
@@ -138,8 +153,7 @@ export class ServerAuthorization {
     client: SignInClient,
     scopes: readonly string[],
   ): ServerSignIn {
-    const extra = this.#config.clients.get(metadata.issuer)?.scopes ?? [];
-    const wanted = [...new Set([...scopes, ...(client.kind === 'preregistered' ? extra : [])])];
+    const wanted = [...new Set([...scopes, ...(client.scopes ?? [])])];
     // SEP-2207: a refresh token is asked for only where the authorization server lists its scope.
     const isOffered = wanted.length > 0 && metadata.scopes_supported?.includes('offline_access') === true;
     const asked = isOffered && !wanted.includes('offline_access') ? [...wanted, 'offline_access'] : wanted;
@@ -198,8 +212,8 @@ export class ServerAuthorization {
   /** @throws SwitchboardError `operator_setup_needed`; RegistrationRefused */
   async #clientFor(server: ServerHead, metadata: IssuerMetadata, byOperator: boolean): Promise<SignInClient> {
     const { issuer } = metadata;
-    const { clients, issuers } = this.#config;
-    const configured = clients.get(issuer);
+    const { issuers } = this.#config;
+    const configured = await this.clients.ofOperator(issuer);
     // Also the page itself: metadata may send users to an authorization server that knows nothing of this issuer.
     const isForeign = [issuer, metadata.authorization_endpoint].some(address =>
       isOfAnotherDomain(address, server.remoteUrl),
@@ -210,7 +224,7 @@ export class ServerAuthorization {
       throw new SetupNeeded(
         server,
         issuer,
-        `its client in SWITCHBOARD_OAUTH_CLIENTS may not be used for ${origin}.`,
+        `its OAuth client may not be used for ${origin}.`,
         "add that origin to the client's allowed_origins.",
       );
     }
@@ -253,7 +267,7 @@ export class ServerAuthorization {
         server,
         issuer,
         `${error.reason === 'none' ? 'it offers no registration that Switchboard can use' : 'it refused to register Switchboard (it may accept only pre-approved clients)'}.`,
-        `create an OAuth client there with the redirect URI ${redirectUri} and add it to SWITCHBOARD_OAUTH_CLIENTS.`,
+        `create an OAuth client there with the redirect URI ${redirectUri} and enter it in the console, or add it to SWITCHBOARD_OAUTH_CLIENTS.`,
         { redirect_uri: redirectUri },
       );
     }
@@ -314,7 +328,7 @@ function requireFixedHost(
   throw new SetupNeeded(
     server,
     issuer,
-    "its client in SWITCHBOARD_OAUTH_CLIENTS has a secret, which would go to the host that a user's callback names.",
+    "its OAuth client has a secret, which would go to the host that a user's callback names.",
     "use a client without a secret there, or remove token_host from the server's catalogue entry.",
   );
 }

@@ -1,0 +1,127 @@
+import { Router, type Request, type Response } from 'express';
+import { z } from 'zod';
+import { authenticate } from '../../core/access/admit.ts';
+import type { Principal } from '../../core/access/caller.ts';
+import { consoleSessionEnded } from '../../core/access/console-sessions.ts';
+import type { Core } from '../../core/core.ts';
+import { SwitchboardError } from '../../errors.ts';
+import { readJsonBody, type MemoryBudget } from '../http/body.ts';
+import { KIB, parseInput } from '../http/endpoint.ts';
+import { methodNotAllowed } from '../http/pipeline.ts';
+import { localsOf } from '../http/request.ts';
+import type { Cookies } from '../pages/cookies.ts';
+import { consoleFiles, PAGE_POLICY, type Encoding } from './files.ts';
+import { countRefused, requireConsole } from './session.ts';
+
+const MAX_BODY_BYTES = 4 * KIB;
+
+const signInBody = z.union(
+  [z.strictObject({ key: z.string() }), z.strictObject({ link: z.string() })],
+  'must have either key, an API key, or link, the secret of a link of the command line',
+);
+
+/** Serves the operator's console: its files, and the session of its browser. */
+export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget): Router {
+  const router = Router({ caseSensitive: true, strict: true });
+  const sessions = core.consoleSessions;
+
+  /** Returns the cookie of a new session. */
+  async function signIn(request: Request, response: Response) {
+    const sent = await readJsonBody(request, response, {
+      maxBytes: MAX_BODY_BYTES,
+      budget,
+      keyId: 'console',
+    });
+    const body = parseInput(signInBody, sent);
+    const { ip } = localsOf(response);
+    if ('key' in body) return sessions.start(await holderOf(core, body.key, ip), actorOf(response));
+    const opened = await sessions.open(body.link, actorOf(response));
+    if (opened !== undefined) return opened;
+    const refused = new SwitchboardError(
+      'unauthorized',
+      'This link was used or has expired. `switchboard console` creates a new one.',
+    );
+    await countRefused(core, refused, ip);
+    throw refused;
+  }
+
+  const session = router.route('/console/session');
+  session.get(async (request, response) => {
+    requireConsole(request);
+    sendJson(response, await found(cookies.operator(request)));
+  });
+  session.post(async (request, response) => {
+    requireConsole(request);
+    const cookie = await signIn(request, response);
+    const before = cookies.operator(request);
+    if (before !== undefined) await sessions.end(before, actorOf(response));
+    cookies.setOperator(response, cookie);
+    sendJson(response, await found(cookie));
+  });
+  session.all((request, response) => {
+    throw methodNotAllowed(response, request.method, 'GET, HEAD, POST');
+  });
+
+  const end = router.route('/console/session/end');
+  end.post(async (request, response) => {
+    requireConsole(request);
+    const cookie = cookies.operator(request);
+    if (cookie !== undefined) await sessions.end(cookie, actorOf(response));
+    cookies.clearOperator(response);
+    sendJson(response, {});
+  });
+  end.all((request, response) => {
+    throw methodNotAllowed(response, request.method, 'POST');
+  });
+
+  async function found(cookie: string | undefined) {
+    const one = cookie === undefined ? undefined : await sessions.find(cookie);
+    if (!one) throw consoleSessionEnded();
+    return one;
+  }
+
+  // Relative, because the service may be below a prefix.
+  router.get('/console', (_request, response) => response.redirect(308, 'console/'));
+  router.get('/console/*path', (request, response, next) => sendFile(request, response, next));
+  router.get('/console/', (request, response, next) => sendFile(request, response, next));
+  return router;
+}
+
+/** The best first: browsers name all that they know, in no order of preference. */
+const ENCODINGS: readonly Encoding[] = ['br', 'gzip', 'identity'];
+
+async function sendFile(request: Request, response: Response, next: () => void): Promise<void> {
+  const file = (await consoleFiles()).get(request.path.slice('/console/'.length) || 'index.html');
+  if (!file) return next();
+  const encoding = ENCODINGS.find(one => request.acceptsEncodings(one) === one) ?? 'identity';
+  const etag = `"${file.etag}-${encoding}"`;
+  response.set({
+    'Content-Security-Policy': PAGE_POLICY,
+    'Cache-Control': 'no-cache',
+    Vary: 'Accept-Encoding',
+    ETag: etag,
+  });
+  // Checks If-None-Match against the ETag just set.
+  if (request.fresh) return void response.status(304).end();
+  if (encoding !== 'identity') response.set('Content-Encoding', encoding);
+  response.set('Content-Type', file.type).send(file.bodies[encoding]);
+}
+
+function sendJson(response: Response, value: unknown): void {
+  response.set('Cache-Control', 'no-store').json(value);
+}
+
+function actorOf(response: Response) {
+  const { requestId, ip } = localsOf(response);
+  return { requestId, ip };
+}
+
+/** @throws SwitchboardError `unauthorized`, which names no header: the key is entered on a page */
+async function holderOf(core: Core, key: string, ip: string | undefined): Promise<Principal> {
+  try {
+    return await authenticate(core, { key, token: undefined, ip });
+  } catch (error) {
+    if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
+    throw new SwitchboardError('unauthorized', 'This is no valid API key.', { cause: error });
+  }
+}

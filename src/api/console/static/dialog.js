@@ -1,0 +1,133 @@
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { html, whyReadOnly } from './lib.js';
+import { Icon, Trouble } from './parts.js';
+
+/** @typedef {import('preact').ComponentChildren} Children */
+
+/**
+ * A modal dialog. Escape closes it, and the focus returns to where it was.
+ * @param {{ title: string, onClose: () => void, isWide?: boolean, children: Children }} props
+ */
+export function Dialog({ title, onClose, isWide = false, children }) {
+  const id = useId();
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const isGone = useRef(false);
+  useEffect(() => {
+    const element = dialog.current;
+    const opener = document.activeElement;
+    element?.showModal();
+    const first = element?.querySelector('input, select, textarea');
+    if (first instanceof HTMLElement) first.focus();
+    return () => {
+      isGone.current = true;
+      element?.close();
+      if (opener instanceof HTMLElement) opener.focus();
+    };
+  }, []);
+  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${() => isGone.current || onClose()}>
+    <header>
+      <h2 id=${id}>${title}</h2>
+      <button type="button" class="icon-only" aria-label="Close" onClick=${() => dialog.current?.close()}>
+        <${Icon} name="close" />
+      </button>
+    </header>
+    ${children}
+  </dialog>`;
+}
+
+/**
+ * A form in a dialog. While it is sent its button is disabled; a refusal is shown above the buttons.
+ * @param {{ verb: string, isDanger?: boolean, onClose: () => void, onSend: (fields: Record<string, string>, form: HTMLFormElement) => Promise<unknown>, children?: Children }} props
+ */
+export function Form({ verb, isDanger = false, onClose, onSend, children }) {
+  const [state, setState] = useState(
+    /** @type {{ isSending: boolean, problem?: { message: string } }} */ ({ isSending: false }),
+  );
+  const isThere = useRef(true);
+  useEffect(() => () => void (isThere.current = false), []);
+  /** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
+  const send = async event => {
+    event.preventDefault();
+    const form = event.currentTarget;
+    setState({ isSending: true });
+    try {
+      await onSend(fieldsOf(form), form);
+      if (isThere.current) setState({ isSending: false });
+    } catch (error) {
+      setState({ isSending: false, problem: /** @type {Error} */ (error) });
+    }
+  };
+  return html`<form onSubmit=${send}>
+    ${children}
+    <${Trouble} problem=${state.problem} />
+    <div class="buttons">
+      <button type="button" onClick=${onClose}>Cancel</button>
+      <button class=${isDanger ? 'danger' : 'first'} disabled=${state.isSending}>${verb}</button>
+    </div>
+  </form>`;
+}
+
+/** @param {HTMLFormElement} form @returns {Record<string, string>} */
+const fieldsOf = form =>
+  Object.fromEntries(
+    [...new FormData(form)].map(([name, value]) => [name, typeof value === 'string' ? value : '']),
+  );
+
+/**
+ * Asks before something that cannot be undone.
+ * @param {{ title: string, verb: string, onClose: () => void, onConfirm: () => Promise<unknown>, children: Children }} props
+ */
+export const Confirm = ({ title, verb, onClose, onConfirm, children }) =>
+  html`<${Dialog} title=${title} onClose=${onClose}>
+    <${Form}
+      verb=${verb}
+      isDanger
+      onClose=${onClose}
+      onSend=${async () => {
+        await onConfirm();
+        onClose();
+      }}
+    >
+      ${children}
+    <//>
+  <//>`;
+
+/**
+ * A labelled field. Its control is given as the attributes of an input, or as a function of the attributes that join both.
+ * @param {{ label: string, help?: Children, name: string, isOptional?: boolean, control?: (attributes: { id: string, name: string, 'aria-describedby'?: string }) => Children } & Record<string, unknown>} props
+ */
+export function Field({ label, help, name, isOptional = false, control, ...attributes }) {
+  const id = useId();
+  const joined = { id, name, ...(help ? { 'aria-describedby': `${id}-help` } : {}) };
+  return html`<div class="field">
+    <label for=${id}>${label}${isOptional && html` <span class="quiet">(optional)</span>`}</label>
+    ${control ? control(joined) : html`<input autocomplete="off" required=${!isOptional} ...${joined} ...${attributes} />`}
+    ${help && html`<p class="help" id=${`${id}-help`}>${help}</p>`}
+  </div>`;
+}
+
+/** @param {{ name: string, label: Children, isOn?: boolean, value?: string, help?: string }} props */
+export function Check({ name, label, isOn = false, value = 'on', help }) {
+  const id = useId();
+  return html`<div class="check">
+    <input type="checkbox" id=${id} name=${name} value=${value} defaultChecked=${isOn} />
+    <label for=${id}>${label}${help && html` <span class="quiet">${help}</span>`}</label>
+  </div>`;
+}
+
+/**
+ * A button for a change. A read-only session sees it disabled, with the reason.
+ * @param {{ class?: string, onClick: () => void, disabled?: boolean, children: Children }} props
+ */
+export function Change({ class: look = '', onClick, disabled = false, children }) {
+  const reason = whyReadOnly();
+  return html`<button
+    type="button"
+    class=${look}
+    disabled=${disabled || reason !== undefined}
+    title=${reason}
+    onClick=${onClick}
+  >
+    ${children}
+  </button>`;
+}

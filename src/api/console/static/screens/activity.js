@@ -1,0 +1,186 @@
+import { useEffect, useState } from 'preact/hooks';
+import { ask, filter, hrefOf, html, isOnline, place, useLoaded } from '../lib.js';
+import { ChoiceFilter, Empty, Filters, Loaded, Pager, Screen, State, Table, TextFilter } from '../parts.js';
+import { ago, dateTime, eventWords, OUTCOME, said } from '../words.js';
+
+const LIMIT = 50;
+const FOLLOW_MS = 2_500;
+/** Records that commit late may have lower ids than those already shown. */
+const OVERLAP = 20;
+const MAX_FOLLOWED = 500;
+
+const EVENTS = [
+  'catalogue_imported',
+  'catalogue_probed',
+  'catalogue_reindexed',
+  'catalogue_synced',
+  'connection_created',
+  'connection_needs_reauth',
+  'connection_rejected',
+  'connection_replaced',
+  'connection_revoked',
+  'connection_undone',
+  'console_link_created',
+  'console_signed_in',
+  'console_signed_out',
+  'key_changed',
+  'key_created',
+  'key_revoked',
+  'key_rotated',
+  'manage_link_created',
+  'manage_link_opened',
+  'oauth_client_entered',
+  'oauth_client_removed',
+  'provider_revocation',
+  'refresh_race',
+  'refresh_reuse',
+  'server_changed',
+  'server_deactivated',
+  'server_reactivated',
+  'server_tools_read',
+  'session_completed',
+  'session_created',
+  'session_failed',
+  'tenant_changed',
+  'tokens_issued',
+  'user_revoked',
+  'webhook_changed',
+  'webhook_disabled',
+  'webhook_dropped',
+  'webhook_removed',
+  'webhook_rotated',
+];
+
+export default function Activity() {
+  const { follow, ...filters } = place.value.filters;
+  const isFollowing = follow === 'yes';
+  return html`<${Screen}
+    title="Activity"
+    lead="What keys, users and operators did: the audit log of 90 days."
+    actions=${html`<button type="button" class=${isFollowing ? 'first' : ''} aria-pressed=${isFollowing} onClick=${() => filter({ follow: isFollowing ? '' : 'yes' })}>
+      ${isFollowing ? 'Following live' : 'Follow live'}
+    </button>`}
+  >
+    <${Filters}>
+      <${ChoiceFilter} name="event" label="Event" isMain choices=${EVENTS.map(event => [event, eventWords(event)])} />
+      <${ChoiceFilter} name="outcome" label="Outcome" choices=${Object.entries(OUTCOME).map(([value, { word }]) => [value, word])} />
+      <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
+      <${TextFilter} name="key_id" label="Key" placeholder="Id, or operator" />
+      <${TextFilter} name="user" label="User" placeholder="usr_…" />
+    <//>
+    <${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} />
+  <//>`;
+}
+
+/** @param {{ filters: Record<string, string> }} props */
+function Paged({ filters }) {
+  const list = useLoaded(signal => ask('audit', { query: { ...filters, limit: LIMIT }, signal }), []);
+  return html`<${Loaded} from=${list}>
+    ${(/** @type {any} */ { audit, next_cursor }) =>
+      audit.length === 0
+        ? html`<${Nothing} isFiltered=${Object.keys(filters).length > 0} />`
+        : html`<${Records} records=${audit} /><${Pager} next=${next_cursor} shown=${audit.length} what="records" />`}
+  <//>`;
+}
+
+/** The newest records, to which new ones are added as they happen. @param {{ filters: Record<string, string> }} props */
+function Followed({ filters: { cursor: _page, ...filters } }) {
+  const [records, setRecords] = useState(/** @type {readonly any[] | undefined} */ (undefined));
+  const [problem, setProblem] = useState(/** @type {any} */ (undefined));
+  useEffect(() => {
+    const stop = new AbortController();
+    /** @type {readonly any[]} */
+    let known = [];
+    /** @type {ReturnType<typeof setTimeout>} */
+    let timer;
+    const look = async () => {
+      if (isOnline.value && document.visibilityState === 'visible')
+        await ask('audit', {
+          query: {
+            ...filters,
+            limit: LIMIT,
+            after: known.length === 0 ? undefined : Math.max(0, known[0].id - OVERLAP),
+          },
+          signal: stop.signal,
+        }).then(
+          ({ audit }) => {
+            const ids = new Set(known.map(({ id }) => id));
+            const fresh = audit.filter((/** @type {any} */ { id }) => !ids.has(id));
+            known = [...fresh, ...known].toSorted((a, b) => b.id - a.id).slice(0, MAX_FOLLOWED);
+            setRecords(known);
+            setProblem(undefined);
+          },
+          failed => setProblem(failed),
+        );
+      if (!stop.signal.aborted) timer = setTimeout(() => void look(), FOLLOW_MS);
+    };
+    void look();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, []);
+  return html`<${Loaded} from=${{ data: records, problem, isLoading: records === undefined }}>
+    ${(/** @type {readonly any[]} */ shown) =>
+      shown.length === 0
+        ? html`<${Empty} title="Waiting for the first record." />`
+        : html`<p class="quiet" role="status">Following: the newest record is from ${ago(shown[0].at)}.</p>
+            <${Records} records=${shown} />`}
+  <//>`;
+}
+
+/** @param {{ isFiltered: boolean }} props */
+const Nothing = ({ isFiltered }) =>
+  isFiltered
+    ? html`<${Empty} title="No record matches these filters."><a href=${hrefOf('activity')}>Clear the filters</a><//>`
+    : html`<${Empty} title="Nothing has happened yet.">Changes and sign-ins appear here. Calls and searches are in the <a href="#/">overview</a>.<//>`;
+
+/** @param {{ records: readonly any[] }} props */
+const Records = ({ records }) =>
+  html`<${Table}
+    caption="Audit records, newest first"
+    rows=${records}
+    keyOf=${(/** @type {any} */ one) => one.id}
+    columns=${[
+      {
+        head: 'Event',
+        class: 'line',
+        cell: (/** @type {any} */ { event }) => html`<strong>${eventWords(event)}</strong>`,
+      },
+      {
+        head: 'When',
+        class: 'line',
+        cell: (/** @type {any} */ { at }) => html`<time datetime=${at}>${dateTime(at)}</time>`,
+      },
+      {
+        head: 'Outcome',
+        cell: (/** @type {any} */ { outcome }) => html`<${State} said=${said(OUTCOME, outcome)} />`,
+      },
+      { head: 'Who', class: 'line', cell: (/** @type {any} */ record) => html`<${Who} ...${record} />` },
+      { head: 'Details', cell: (/** @type {any} */ { details }) => html`<${Details} details=${details} />` },
+    ]}
+  />`;
+
+/** Who acted, if it was not a key with a name of its own. @type {Record<string, string>} */
+const ACTORS = { operator: 'Command line', environment: 'SWITCHBOARD_API_KEY' };
+
+/** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null }} props */
+const Who = ({ key_id, user, tenant, ip }) =>
+  html`<span class="named">
+    ${key_id && html`<a href=${hrefOf('activity', { key_id })}>${ACTORS[key_id] ?? html`<code>${key_id}</code>`}</a>`}
+    ${user && html`<a href=${hrefOf('activity', { user })}><code>${user}</code></a>`}
+    <small class="quiet">${[tenant, ip].filter(Boolean).join(' · ')}</small>
+  </span>`;
+
+/** @param {{ details: Record<string, unknown> }} props */
+const Details = ({ details }) =>
+  html`<span class="details">
+    ${Object.entries(details).map(
+      ([name, value]) =>
+        html`<span key=${name}><span class="quiet">${name === 'serverId' ? 'server' : name.replaceAll('_', ' ')}</span> ${
+          name === 'server' || name === 'serverId'
+            ? html`<a href=${hrefOf(['catalogue', String(value)])}>${String(value)}</a>`
+            : String(value)
+        }</span>`,
+    )}
+  </span>`;

@@ -1,0 +1,169 @@
+import { useState } from 'preact/hooks';
+import { Dialog, Field, Form } from '../dialog.js';
+import { ask, html, say } from '../lib.js';
+
+/** What a server requires, in the words of an entry. @type {readonly (readonly [string, string])[]} */
+const AUTH_KINDS = [
+  ['', 'Find out'],
+  ['none', 'Nothing'],
+  ['credentials', 'A key'],
+  ['oauth', 'A sign-in at the server (OAuth)'],
+  ['provider', 'An account at an identity provider'],
+];
+
+/** Entries that were read carry the names under which kinds are stored. @type {Record<string, string>} */
+const KINDS = { static_header: 'credentials', own_oauth: 'oauth', user_oauth: 'provider', unknown: '' };
+
+/**
+ * Adds a server, or edits one.
+ * @param {{ server?: any, onClose: () => void, onSaved: (server: any) => void }} props server: the entry to edit
+ */
+export function EntryDialog({ server, onClose, onSaved }) {
+  const [isJson, setJson] = useState(false);
+  /** @param {Record<string, string>} fields */
+  const save = async fields => {
+    const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
+    const id = server?.id ?? entry.id;
+    const saved = await ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
+    for (const warning of saved.warnings ?? []) say(warning, 'bad');
+    say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
+    onClose();
+    onSaved(saved);
+    if (!server) void readTools(saved);
+  };
+  return html`<${Dialog} title=${server ? `Edit ${server.name}` : 'Add a server'} isWide=${isJson} onClose=${onClose}>
+    <${Form} verb=${server ? 'Save' : 'Add'} onClose=${onClose} onSend=${save}>
+      ${isJson ? html`<${AsJson} server=${server} />` : html`<${AsForm} server=${server} />`}
+      <p class="help">
+        <button type="button" class="small" onClick=${() => setJson(!isJson)}>
+          ${isJson ? 'Edit as a form' : 'Edit as JSON'}
+        </button>
+        ${' '}The JSON form has every field of a catalogue file. Changes made in one form are lost when you switch.
+      </p>
+    <//>
+  <//>`;
+}
+
+/** A new server is asked for its tools at once, as far as it answers without an account. @param {any} server */
+async function readTools({ id, name, access }) {
+  if (access.status !== 'open' && access.status !== 'unknown') return;
+  await ask(`catalogue/${encodeURIComponent(id)}/tools`, { method: 'POST', body: {} }).then(
+    ({ tools }) => {
+      say(`${name} has ${tools} tools.`);
+      dispatchEvent(new CustomEvent('server-changed', { detail: id }));
+    },
+    problem => say(`${name} did not list its tools: ${problem.message}`, 'bad'),
+  );
+}
+
+/** @param {{ server?: any }} props */
+const AsForm = ({ server }) =>
+  html`<div class="fields">
+    <${Field}
+      name="remote_url"
+      label="Address"
+      type="url"
+      help="The MCP endpoint of the server."
+      placeholder="https://mcp.example.com/mcp"
+      defaultValue=${server?.remote_url}
+    />
+    <div class="pair">
+      <${Field} name="name" label="Name" maxlength="200" defaultValue=${server?.name} />
+      ${
+        !server &&
+        html`<${Field}
+          name="id"
+          label="Id"
+          pattern="[a-z0-9][a-z0-9._\\-]{0,127}"
+          title="a-z, 0-9, '.', '_' and '-'"
+          placeholder="example"
+          help="Agents call the server by it."
+        />`
+      }
+    </div>
+    <${Field}
+      name="description"
+      label="What it can do"
+      help="Searches compare this with what agents ask for. Write it as tasks, in English."
+      control=${(/** @type {any} */ joined) =>
+        html`<textarea rows="3" maxlength="4000" required defaultValue=${server?.description} ...${joined}></textarea>`}
+    />
+    <div class="pair">
+      <${Field}
+        name="kind"
+        label="Requires"
+        control=${(/** @type {any} */ joined) =>
+          html`<select ...${joined}>
+            ${AUTH_KINDS.map(
+              ([value, word]) =>
+                html`<option value=${value} selected=${value === kindOf(server)}>${word}</option>`,
+            )}
+          </select>`}
+      />
+      <${Field}
+        name="provider"
+        label="Identity provider"
+        isOptional
+        help="Only for the last choice."
+        defaultValue=${server?.auth?.provider}
+      />
+    </div>
+    <${Field}
+      name="categories"
+      label="Categories"
+      isOptional
+      placeholder="code, productivity"
+      defaultValue=${(server?.categories ?? []).join(', ')}
+    />
+  </div>`;
+
+/** @param {any} server */
+const kindOf = server => KINDS[server?.auth?.kind] ?? server?.auth?.kind ?? '';
+
+/** Returns the entry of a form. Fields that the form does not have keep their values. @param {Record<string, string>} fields @param {any} server */
+function entryOf({ kind = '', provider = '', categories = '', ...fields }, server) {
+  const words = categories.split(',').map(word => word.trim());
+  const auth = kind === '' ? undefined : { ...server?.auth, kind, ...(provider === '' ? {} : { provider }) };
+  // Without tools in the entry, the known ones stay.
+  const { auth: _old, ...rest } = entryOnly(server ?? {});
+  return {
+    ...rest,
+    ...fields,
+    categories: words.filter(word => word !== ''),
+    ...(auth === undefined ? {} : { auth: kind === 'provider' ? auth : { ...auth, provider: undefined } }),
+  };
+}
+
+const EXAMPLE = {
+  id: 'example',
+  name: 'Example',
+  description: 'Creates and finds examples.',
+  remote_url: 'https://mcp.example.com/mcp',
+  auth: { kind: 'credentials' },
+};
+
+/** Members of a shown server that are its state, and its tools, which stay as they are when the entry has none. */
+const STATE = new Set([
+  'access',
+  'active',
+  'health',
+  'origin',
+  'registry',
+  'tools',
+  'tools_source',
+  'tools_listed_at',
+  'unanswered',
+  'warnings',
+]);
+
+/** @param {{ server?: any }} props */
+const AsJson = ({ server }) =>
+  html`<${Field}
+    name="json"
+    label="Entry"
+    control=${(/** @type {any} */ joined) =>
+      html`<textarea class="code" rows="18" spellcheck=${false} required defaultValue=${JSON.stringify(entryOnly(server ?? EXAMPLE), null, 2)} ...${joined}></textarea>`}
+  />`;
+
+/** @param {any} server */
+const entryOnly = server => Object.fromEntries(Object.entries(server).filter(([name]) => !STATE.has(name)));

@@ -1,0 +1,97 @@
+import { Check, Confirm, Dialog, Field, Form } from '../dialog.js';
+import { ask, html, say, useLoaded } from '../lib.js';
+import { Copyable, Facts } from '../parts.js';
+
+const MAX_SERVERS = 10;
+
+/**
+ * Enters the client of an OAuth app that somebody has created at an authorization server.
+ * @param {{ app: { issuer?: string, redirect_uri?: string, client_id?: string, servers?: readonly string[] | number, allowed_origins?: readonly string[] }, onClose: () => void, onDone: () => void }} props app: empty for one that is not known yet
+ */
+export function AppDialog({ app, onClose, onDone }) {
+  const ids = Array.isArray(app.servers) ? app.servers : [];
+  const origins = useLoaded(signal => originsOf(ids, signal), [ids.join(' ')]);
+  const offered = [...new Set([...(app.allowed_origins ?? []), ...(origins.data ?? [])])];
+  /** @param {Record<string, string>} fields @param {HTMLFormElement} form */
+  const store = async ({ issuer = app.issuer, client_id, client_secret, other_origins = '' }, form) => {
+    const checked = new FormData(form).getAll('origin').map(String);
+    const typed = other_origins.split(/\s+/).filter(origin => origin !== '');
+    const { redirect_uri } = await ask('setup/oauth-clients', {
+      method: 'PUT',
+      body: {
+        issuer,
+        client_id,
+        ...(client_secret ? { client_secret } : {}),
+        allowed_origins: [...new Set([...checked, ...typed])],
+      },
+    });
+    say(
+      app.redirect_uri === redirect_uri
+        ? `Stored the app for ${issuer}.`
+        : `Stored the app for ${issuer}. Its redirect URI must be ${redirect_uri}.`,
+    );
+    onDone();
+    onClose();
+  };
+  return html`<${Dialog} title="Enter an OAuth app" onClose=${onClose}>
+    <${Form} verb="Store" onClose=${onClose} onSend=${store}>
+      ${
+        app.issuer
+          ? html`<${Facts}
+              facts=${[
+                ['Create it at', html`<code>${app.issuer}</code>`],
+                ['Redirect URI', html`<${Copyable} text=${app.redirect_uri} label="the redirect URI" />`],
+              ]}
+            />`
+          : html`<${Field}
+              name="issuer"
+              label="Authorization server"
+              type="url"
+              placeholder="https://auth.example.com"
+              help="Its issuer. The redirect URI appears when the app is stored."
+            />`
+      }
+      <${Field} name="client_id" label="Client ID" defaultValue=${app.client_id} />
+      <${Field}
+        name="client_secret"
+        label="Client secret"
+        type="password"
+        autocomplete="new-password"
+        isOptional
+        help="It is encrypted and never shown again. A public client has none."
+      />
+      <fieldset>
+        <legend>Servers of other domains that receive its tokens</legend>
+        <p class="help">A server in the domain of the authorization server needs no permission. Allow others only if you trust them.</p>
+        ${offered.map(
+          origin =>
+            html`<${Check} key=${origin} name="origin" value=${origin} label=${origin} isOn=${app.allowed_origins?.includes(origin)} />`,
+        )}
+      </fieldset>
+      <${Field} name="other_origins" label="Other origins" isOptional placeholder="https://mcp.example.com" />
+    <//>
+  <//>`;
+}
+
+/** Returns the origins of servers, of which the operator may let some have the tokens. @param {readonly string[]} ids @param {AbortSignal} signal */
+async function originsOf(ids, signal) {
+  const servers = await Promise.all(
+    ids.slice(0, MAX_SERVERS).map(id => ask(`catalogue/${encodeURIComponent(id)}`, { signal })),
+  );
+  return [...new Set(servers.map(({ remote_url }) => new URL(remote_url).origin))];
+}
+
+/** @param {{ app: { issuer: string }, onClose: () => void, onDone: () => void }} props */
+export const RemoveApp = ({ app, onClose, onDone }) =>
+  html`<${Confirm}
+    title="Remove this OAuth app?"
+    verb="Remove"
+    onClose=${onClose}
+    onConfirm=${async () => {
+      await ask('setup/oauth-clients/remove', { method: 'POST', body: { issuer: app.issuer } });
+      say(`Removed the app for ${app.issuer}.`);
+      onDone();
+    }}
+  >
+    <p>New sign-ins at <code>${app.issuer}</code> fail until another app is entered.</p>
+  <//>`;

@@ -1,0 +1,193 @@
+import { and, desc, isNotNull, isNull } from 'drizzle-orm';
+import type { Config } from '../../config/index.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
+import type { Provider } from './connections/provider.ts';
+import type { IdentityContext } from './context.ts';
+import type { ServerAuthorization } from './oauth/server-authorization.ts';
+import { oauthClients } from './schema.ts';
+
+/** How many of a list are shown; the count tells how many there are. */
+const MAX_SHOWN = 200;
+const MAX_SERVERS = 20;
+
+/** Servers for which the same has to be done. */
+interface Concerned {
+  readonly count: number;
+  /** Some of their ids. */
+  readonly servers: readonly string[];
+}
+
+/** Switchboard as a client of an authorization server. */
+interface ShownClient {
+  readonly issuer: string;
+  /** `setting`: from SWITCHBOARD_OAUTH_CLIENTS. `entered`: by an operator. `registered`: by Switchboard itself. */
+  readonly source: 'setting' | 'entered' | 'registered';
+  readonly client_id: string;
+  readonly redirect_uri: string;
+  /** The number of servers that sign users in there. */
+  readonly servers: number;
+  /** Origins of servers of other domains that may receive its tokens. */
+  readonly allowed_origins: readonly string[];
+  readonly created_at: string | null;
+}
+
+interface ShownSetup {
+  readonly public_url: string;
+  readonly client_metadata_url: string | null;
+  readonly return_url: string;
+  readonly oauth_clients: readonly ShownClient[];
+  readonly oauth_needed: readonly (Concerned & {
+    readonly issuer: string;
+    readonly redirect_uri: string;
+    readonly origins: readonly string[];
+  })[];
+  readonly providers: readonly {
+    readonly name: string;
+    readonly title: string;
+    readonly is_configured: boolean;
+    readonly issuer: string | null;
+    readonly redirect_uri: string;
+    readonly allowed_origins: readonly string[];
+    readonly servers: number;
+  }[];
+  readonly providers_missing: readonly (Concerned & { readonly name: string })[];
+  readonly origins_missing: readonly (Concerned & { readonly provider: string; readonly origin: string })[];
+}
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly config: Config['identity'];
+  readonly authorization: ServerAuthorization;
+}
+
+/** What is set up for sign-ins, and what the servers of a catalogue need besides. */
+export class Setup {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  async show(servers: Iterable<ServerHead>): Promise<ShownSetup> {
+    const { context, config, authorization } = this.#parts;
+    const { clients } = authorization;
+    const found = this.needs(servers);
+    const publicUrl = context.publicUrl();
+    return {
+      public_url: publicUrl,
+      client_metadata_url: clients.metadataUrl() ?? null,
+      return_url: clients.returnUri(),
+      oauth_clients: await this.#clients(found.ofIssuers),
+      oauth_needed: largest(found.oauth).map(([issuer, group]) =>
+        Object.assign(concerned(group), {
+          issuer,
+          redirect_uri: clients.redirectUri(issuer),
+          origins: originsOf(group),
+        }),
+      ),
+      providers: [...config.providers.values()].map(({ name, title, client, issuer, allowedOrigins }) => ({
+        name,
+        title,
+        is_configured: client !== undefined,
+        issuer: issuer ?? null,
+        redirect_uri: `${publicUrl}/oauth/callback/${name}`,
+        allowed_origins: allowedOrigins,
+        servers: found.ofProviders.get(name)?.length ?? 0,
+      })),
+      providers_missing: largest(found.providers).map(([name, group]) =>
+        Object.assign(concerned(group), { name }),
+      ),
+      origins_missing: largest(found.origins).map(([both, group]) => {
+        const [provider = '', origin = ''] = both.split(' ');
+        return Object.assign(concerned(group), { provider, origin });
+      }),
+    };
+  }
+
+  /** Finds what servers need that is not set up: servers by issuer, provider, or provider and origin. */
+  needs(servers: Iterable<ServerHead>) {
+    const { context, authorization } = this.#parts;
+    const found = {
+      ofIssuers: new Map<string, ServerHead[]>(),
+      ofProviders: new Map<string, ServerHead[]>(),
+      oauth: new Map<string, ServerHead[]>(),
+      providers: new Map<string, ServerHead[]>(),
+      origins: new Map<string, ServerHead[]>(),
+    };
+    for (const server of servers) {
+      const { auth, learned } = server;
+      const issuer = learned?.issuer ?? auth.issuer;
+      if (issuer !== undefined) {
+        add(found.ofIssuers, issuer, server);
+        if (learned?.needsSetup && !authorization.isSetUp(issuer)) add(found.oauth, issuer, server);
+      }
+      if (auth.kind !== 'user_oauth' || auth.provider === undefined) continue;
+      add(found.ofProviders, auth.provider, server);
+      const lacks = lackOf(server, context.providers.get(auth.provider));
+      if (lacks !== undefined) add(found[lacks.what], lacks.name, server);
+    }
+    return found;
+  }
+
+  async #clients(ofIssuers: ReadonlyMap<string, readonly unknown[]>): Promise<ShownClient[]> {
+    const { context, config, authorization } = this.#parts;
+    const servers = (issuer: string) => ofIssuers.get(issuer)?.length ?? 0;
+    const configured = [...config.oauth.clients].map(([issuer, { id, allowedOrigins }]) => ({
+      issuer,
+      source: 'setting' as const,
+      client_id: id,
+      redirect_uri: authorization.clients.redirectUri(issuer),
+      servers: servers(issuer),
+      allowed_origins: allowedOrigins,
+      created_at: null,
+    }));
+    const rows = await context.db
+      .select()
+      .from(oauthClients)
+      .where(and(isNull(oauthClients.retiredAt), isNotNull(oauthClients.clientId)))
+      .orderBy(desc(oauthClients.byOperator), desc(oauthClients.createdAt))
+      .limit(MAX_SHOWN);
+    const allowedBy = async (issuer: string) =>
+      (await authorization.clients.ofOperator(issuer))?.allowedOrigins ?? [];
+    const stored = rows.map(async ({ issuer, clientId, redirectUri, createdAt, byOperator }) => ({
+      issuer,
+      source: byOperator ? ('entered' as const) : ('registered' as const),
+      client_id: clientId ?? '',
+      redirect_uri: redirectUri,
+      servers: servers(issuer),
+      allowed_origins: byOperator ? await allowedBy(issuer) : [],
+      created_at: createdAt.toISOString(),
+    }));
+    return [...configured, ...(await Promise.all(stored))];
+  }
+}
+
+/** Returns what a server with an identity provider lacks; undefined: nothing. */
+function lackOf(
+  { auth: { provider: name = '' }, remoteUrl }: ServerHead,
+  provider: Provider | undefined,
+): { readonly what: 'providers' | 'origins'; readonly name: string } | undefined {
+  if (!provider) return { what: 'providers', name };
+  const { origin } = new URL(remoteUrl);
+  return provider.settings.allowedOrigins.includes(origin)
+    ? undefined
+    : { what: 'origins', name: `${name} ${origin}` };
+}
+
+function add(groups: Map<string, ServerHead[]>, name: string, server: ServerHead): void {
+  const group = groups.get(name);
+  if (group) group.push(server);
+  else groups.set(name, [server]);
+}
+
+/** The largest groups first. */
+const largest = (groups: ReadonlyMap<string, readonly ServerHead[]>) =>
+  [...groups].toSorted(([, one], [, other]) => other.length - one.length).slice(0, MAX_SHOWN);
+
+const concerned = (group: readonly ServerHead[]): Concerned => ({
+  count: group.length,
+  servers: group.slice(0, MAX_SERVERS).map(({ id }) => id),
+});
+
+const originsOf = (group: readonly ServerHead[]): string[] =>
+  [...new Set(group.map(({ remoteUrl }) => new URL(remoteUrl).origin))].slice(0, MAX_SERVERS);

@@ -1,0 +1,125 @@
+import { beforeEach, describe, expect, it } from 'vitest';
+import { addEntry, addScene, echo, type Scene } from '../../support/authorization/scene.ts';
+import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
+
+const SECRET = 'secret-by-hand-0123456789';
+
+describe.each(DATABASES)('on $name: an OAuth app that the operator enters', ({ kind, skipped }) => {
+  beforeEach(ctx => {
+    if (skipped) ctx.skip();
+  });
+  const start = () => startIdentity({ database: kind, env: { SWITCHBOARD_RATE_LIMIT: 'off' } });
+
+  const setup = async (sb: IdentityUnderTest) => (await sb.admin.request('GET', '/setup')).json;
+  const enter = (sb: IdentityUnderTest, scene: Scene, more: object = {}) =>
+    sb.admin.request('PUT', '/setup/oauth-clients', {
+      issuer: scene.issuer.issuer,
+      client_id: 'by-hand',
+      client_secret: SECRET,
+      ...more,
+    });
+  const accessOf = async (sb: IdentityUnderTest, { serverId }: Scene) =>
+    (await sb.admin.request('GET', `/catalogue/${serverId}`)).json.access.status;
+
+  it('takes a server from setup_needed to a call, without a restart', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    expect((await scene.call()).json.code).toBe('operator_setup_needed');
+    expect(await accessOf(sb, scene)).toBe('setup_needed');
+    const { oauth_needed: needed } = await setup(sb);
+    expect(needed).toMatchObject([
+      { issuer: scene.issuer.issuer, count: 1, servers: [scene.serverId], origins: [scene.mcp.origin] },
+    ]);
+
+    scene.issuer.preregister({
+      client_id: 'by-hand',
+      client_secret: SECRET,
+      redirect_uris: [needed[0].redirect_uri],
+    });
+    const entered = await enter(sb, scene, { scopes: ['extra'] });
+    expect(entered).toMatchObject({ status: 200, json: { redirect_uri: needed[0].redirect_uri } });
+    expect(await accessOf(sb, scene)).toBe('connect');
+    const after = await setup(sb);
+    expect(after.oauth_needed).toEqual([]);
+    expect(after.oauth_clients).toMatchObject([
+      { issuer: scene.issuer.issuer, source: 'entered', client_id: 'by-hand', servers: 1 },
+    ]);
+    const { page, session } = await scene.connect();
+    expect(session.status, page.html).toBe('complete');
+    expect((await scene.call()).status).toBe(200);
+    expect(scene.issuer.sent('authorize').at(-1)?.query['scope']).toContain('extra');
+    expect(scene.issuer.sent('register')).toEqual([]);
+    expect([JSON.stringify(after), sb.logged(), page.html].join('\n')).not.toContain(SECRET);
+    const [record] = (await sb.admin.request('GET', '/audit?event=oauth_client_entered')).json.audit;
+    expect(record.details).toEqual({ issuer: scene.issuer.issuer });
+  });
+
+  it('comes before a registration, and tokens of an earlier client stay valid', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb);
+    await scene.connect();
+    const { oauth_clients: clients } = await setup(sb);
+    expect(clients).toMatchObject([{ source: 'registered' }]);
+    scene.issuer.preregister({
+      client_id: 'by-hand',
+      client_secret: SECRET,
+      redirect_uris: [clients[0].redirect_uri],
+    });
+    await enter(sb, scene);
+    scene.issuer.expireAccessTokens();
+    expect((await scene.call()).status).toBe(200);
+    await using other = await addScene(sb, { issuer: scene.issuer });
+    await other.connect();
+    expect(scene.issuer.sent('authorize').at(-1)?.query['client_id']).toBe('by-hand');
+  });
+
+  it('once removed is used for no more sign-ins, while accounts stay connected', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    await scene.call();
+    const { oauth_needed: needed } = await setup(sb);
+    scene.issuer.preregister({
+      client_id: 'by-hand',
+      client_secret: SECRET,
+      redirect_uris: [needed[0].redirect_uri],
+    });
+    await enter(sb, scene);
+    await scene.connect();
+    const remove = () =>
+      sb.admin.request('POST', '/setup/oauth-clients/remove', { issuer: scene.issuer.issuer });
+    expect((await remove()).json).toEqual({ removed: true });
+    expect((await remove()).json).toEqual({ removed: false });
+    scene.issuer.expireAccessTokens();
+    expect((await scene.call()).status).toBe(200);
+    await addEntry(sb, 'later', `${scene.mcp.url}?later`);
+    expect((await echo(sb, 'later', scene.user)).json.code).toBe('operator_setup_needed');
+  });
+
+  it('is not used for a server of another domain, unless its origin is listed', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none', host: 'localhost' } });
+    await enter(sb, scene);
+    expect(await scene.call()).toMatchObject({ status: 403, json: { code: 'operator_setup_needed' } });
+    await enter(sb, scene, { allowed_origins: [scene.mcp.origin] });
+    expect((await scene.call()).json.code).toBe('connection_required');
+    expect((await setup(sb)).oauth_clients).toMatchObject([{ allowed_origins: [scene.mcp.origin] }]);
+  });
+
+  it('is refused where it is not one', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb);
+    for (const more of [
+      { issuer: 'ftp://x.example' },
+      { issuer: 'https://x.example/\0' },
+      { issuer: 'no url' },
+      { client_id: '' },
+      { client_id: 'a\0' },
+      { token_auth_method: 'private_key_jwt' },
+      { scopes: ['two words'] },
+      { allowed_origins: ['https://x.example/path'] },
+      { more: 1 },
+    ])
+      expect((await enter(sb, scene, more)).status, JSON.stringify(more)).toBe(400);
+    expect((await setup(sb)).oauth_clients).toEqual([]);
+  });
+});
