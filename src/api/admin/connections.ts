@@ -56,7 +56,7 @@ const listAll = endpoint({
   ...ADMIN_READ,
   method: 'get',
   path: '/connections/all',
-  operationId: 'listConnections',
+  operationId: 'listAllConnections',
   summary: 'List connections of all tenants',
   description:
     'Returns the connections of users and those that tenants share, the newest first. A connection that is made meanwhile may be missing.',

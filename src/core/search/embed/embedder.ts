@@ -12,7 +12,7 @@ export type EmbeddingPurpose = 'query' | 'index';
 /** A text; or a part of one (UTF-16 positions, `to` excluded), which a model may read in the context of the whole. */
 export type Passage = string | Part;
 
-export interface Part {
+interface Part {
   readonly of: string;
   readonly from: number;
   readonly to: number;
