@@ -197,7 +197,7 @@ export class Catalogue {
   /** The number of texts that search compares with queries: active servers, their tools and examples. */
   get parts(): number {
     let count = 0;
-    for (const head of this.active()) count += textsOf(head);
+    for (const head of this.active()) count += textCount(head);
     return count;
   }
 
@@ -251,8 +251,8 @@ export class Catalogue {
   #whole(wanted: ReadonlyMap<string, Server>, gone: ReadonlySet<string>): WholeCatalogue {
     const stays = ({ id }: ServerHead) => !wanted.has(id) && !gone.has(id);
     let parts = 0;
-    for (const head of this.active()) if (stays(head)) parts += textsOf(head);
-    for (const server of wanted.values()) if (server.active) parts += textsOf(headOf(server));
+    for (const head of this.active()) if (stays(head)) parts += textCount(head);
+    for (const server of wanted.values()) if (server.active) parts += textCount(headOf(server));
     const stored = () => this.servers();
     return {
       parts,
@@ -521,4 +521,4 @@ const isSimilar = (id: string, called: string, words: readonly string[]): boolea
   words.some(word => id.includes(word)) || (id[0] === called[0] && Math.abs(id.length - called.length) <= 2);
 
 /** The number of texts by which search finds a server. */
-const textsOf = ({ toolCount, exampleCount }: HeldServer): number => 1 + toolCount + exampleCount;
+const textCount = ({ toolCount, exampleCount }: HeldServer): number => 1 + toolCount + exampleCount;

@@ -73,9 +73,16 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
   return serverName => {
     if (isMentioned(serverName)) return true;
     const name = spaced(withoutBrackets(serverName));
-    return name.length > MIN_NAME && asked.includes(name) && !isOrdinaryWord(name.trim());
+    return name.length > MIN_NAME && asked.includes(name) && !isOrdinary(name.trim());
   };
 }
+
+/** Words that name well-known services and that the glossary lacks. */
+const ORDINARY_NAMES = new Set(
+  `buffer clerk courier fellow gondola grain indeed mercury needle neon peek polar railway replicate sanity socket trunk`.split(' '),
+);
+
+const isOrdinary = (name: string): boolean => ORDINARY_NAMES.has(name) || isOrdinaryWord(name);
 
 /** Two characters and the spaces around them. */
 const MIN_NAME = 4;

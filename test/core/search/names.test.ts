@@ -66,6 +66,7 @@ describe('namedMatcher', () => {
   it.each([
     ['a box for the linear model', 'Box'],
     ['a box for the linear model', 'Linear'],
+    ['railway timetable to Bern', 'Railway'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
     ['to be or not to be', 'X'],

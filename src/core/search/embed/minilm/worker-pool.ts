@@ -203,7 +203,7 @@ export class EmbedQueue {
     const { promise, resolve, reject } = Promise.withResolvers<Float32Array[]>();
     const { length } = passages;
     const vectors: Float32Array[] = Array.from({ length });
-    const request = { texts: textsOf(passages), vectors, next: 0, missing: length, resolve, reject };
+    const request = { texts: groupedByText(passages), vectors, next: 0, missing: length, resolve, reject };
     (isUrgent ? this.#urgent : this.#others).push(request);
     return promise;
   }
@@ -286,7 +286,7 @@ export class EmbedQueue {
 const NO_TEXT: PendingText = { text: '', passages: [] };
 
 /** Groups passages by their text, at most MAX_VECTORS of each. */
-function textsOf(passages: readonly Passage[]): PendingText[] {
+function groupedByText(passages: readonly Passage[]): PendingText[] {
   const texts: PendingText[] = [];
   const open = new Map<string, PendingText>();
   for (const [at, passage] of passages.entries()) {
