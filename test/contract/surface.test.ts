@@ -149,6 +149,15 @@ describe('open pages', () => {
     expect(long).toEqual(['importCatalogue', 'syncCatalogue', 'reindexCatalogue', 'probeCatalogue']);
   });
 
+  it('/openapi.json gives every operation an id of its own: clients make functions of them', async () => {
+    const { json } = await sb.get('/openapi.json', { 'x-api-key': '' });
+    const ids = Object.values<any>(json.paths).flatMap(methods =>
+      Object.values<any>(methods).map(({ operationId }) => operationId),
+    );
+    expect(ids.length).toBeGreaterThan(40);
+    expect(ids.filter((id, at) => ids.indexOf(id) !== at)).toEqual([]);
+  });
+
   it('/openapi.json has only patterns that other languages have as well', async () => {
     const { text } = await sb.get('/openapi.json', { 'x-api-key': '' });
     const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, json = '']) =>
