@@ -131,10 +131,11 @@ describe('/assets', () => {
     ['reference.css', 'text/css'],
     ['swagger-ui.css', 'text/css'],
     ['swagger-ui-bundle.js', 'text/javascript'],
-  ])('has %s as %s, to be kept for an hour', async (name, type) => {
+  ])('has %s as %s, to be asked for again only if it has changed', async (name, type) => {
     const { headers } = await sb.get(`/assets/${name}`, { 'x-api-key': '' });
     expect(headers.get('content-type')).toBe(`${type}; charset=utf-8`);
-    expect(headers.get('cache-control')).toBe('public, max-age=3600');
+    expect(headers.get('cache-control')).toBe('no-cache');
+    expect(headers.get('etag')).toMatch(/^"/);
   });
 
   it.each([

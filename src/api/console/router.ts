@@ -10,7 +10,7 @@ import { KIB, parseInput } from '../http/endpoint.ts';
 import { methodNotAllowed } from '../http/pipeline.ts';
 import { localsOf } from '../http/request.ts';
 import type { Cookies } from '../pages/cookies.ts';
-import { consoleFiles, PAGE_POLICY, type Encoding } from './files.ts';
+import { consoleFiles, PAGE_POLICY } from './files.ts';
 import { countRefused, requireConsole } from './session.ts';
 
 const MAX_BODY_BYTES = 4 * KIB;
@@ -87,24 +87,10 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   return router;
 }
 
-/** The best first: browsers name all that they know, in no order of preference. */
-const ENCODINGS: readonly Encoding[] = ['br', 'gzip', 'identity'];
-
 async function sendFile(request: Request, response: Response, next: () => void): Promise<void> {
-  const file = (await consoleFiles()).get(request.path.slice('/console/'.length) || 'index.html');
-  if (!file) return next();
-  const encoding = ENCODINGS.find(one => request.acceptsEncodings(one) === one) ?? 'identity';
-  const etag = `"${file.etag}-${encoding}"`;
-  response.set({
-    'Content-Security-Policy': PAGE_POLICY,
-    'Cache-Control': 'no-cache',
-    Vary: 'Accept-Encoding',
-    ETag: etag,
-  });
-  // Checks If-None-Match against the ETag just set.
-  if (request.fresh) return void response.status(304).end();
-  if (encoding !== 'identity') response.set('Content-Encoding', encoding);
-  response.set('Content-Type', file.type).send(file.bodies[encoding]);
+  const name = request.path.slice('/console/'.length) || 'index.html';
+  const headers = { 'Content-Security-Policy': PAGE_POLICY };
+  if (!(await consoleFiles.send(request, response, name, headers))) next();
 }
 
 function sendJson(response: Response, value: unknown): void {
