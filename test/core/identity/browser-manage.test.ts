@@ -196,6 +196,11 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await press(page, 'Enter');
     expect(await page.getByRole('button', { name: 'Connect Weather' }).count()).toBe(0);
     await tab(page);
+    // What the user has ended can be connected again at once.
+    await page.getByRole('button', { name: /^(Revoke|Delete).* Weather Office/ }).click();
+    await page.getByLabel('Find a server').fill('weather office');
+    await press(page, 'Enter');
+    expect(await page.getByRole('button', { name: 'Connect Weather' }).count()).toBe(1);
     expectNothingStrayed(visitor, sb.url);
   });
 

@@ -115,12 +115,10 @@ export class ServerConnections {
 
   /** Ends the shared connection with a server. Resolves to false if there is none. */
   async endShared(actor: Actor & { readonly tenantId: string }, serverId: string): Promise<boolean> {
-    const { context, revocations, holdings } = this.#parts;
+    const { context, revocations } = this.#parts;
     const holder = await findUser(context.db, actor.tenantId, TENANT_HOLDER);
     if (!holder) return false;
-    const done = await revocations.disconnectServer(actor, holder.id, serverId);
-    holdings.forget(actor.tenantId, holder.id);
-    return done;
+    return revocations.disconnectServer(actor, holder.id, serverId);
   }
 
   /**
