@@ -258,7 +258,7 @@ interface Problem {
   readonly text: string;
 }
 
-const AWAY = 'It, or the page where one signs in for it, cannot be reached right now. Try again in a minute.';
+const AWAY = 'The server or its sign-in page cannot be reached right now. Try again in a minute.';
 const NO_SETUP =
   'Whoever runs this service has to set something up for it first. Ask them, or the app’s support team.';
 const GONE = 'It is no longer offered here.';
@@ -273,7 +273,7 @@ const PROBLEMS: Partial<Record<ErrorCode, string>> = {
   invalid_request: 'It needs no connection.',
   server_not_found: GONE,
   server_inactive: GONE,
-  rate_limited: 'You have begun this often in the last minute. Wait a minute, then try again.',
+  rate_limited: 'You have tried this too often in the last minute. Wait a minute, then try again.',
 };
 
 /** Returns why something could not be connected, if that is for a user to know. */

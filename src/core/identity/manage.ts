@@ -53,7 +53,7 @@ export interface ManageView {
   readonly connections: readonly ManagedConnection[];
   /** Servers to which calls were refused for lack of a connection, the latest first. */
   readonly wanted: readonly Offer[];
-  /** What was called lately, newest first. */
+  /** The latest calls, newest first. */
   readonly calls: readonly NamedCalls[];
 }
 
@@ -181,7 +181,7 @@ export class Manage {
     const { db, audit } = this.#context;
     await db.transaction(async tx => {
       await tx.insert(manageLinks).values({
-        // Of no link: nobody knows its secret.
+        // A hash that no link has.
         hash: sha256(newSecret('page')),
         tenantId,
         userId,

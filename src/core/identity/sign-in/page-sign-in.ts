@@ -9,7 +9,7 @@ import { ProviderError, type Account, type Proof, type Provider } from '../conne
 import type { IdentityContext } from '../context.ts';
 import { hasRepeated } from './sign-in.ts';
 
-/** How long a user may take at the provider. */
+/** The time that a user has at the provider. */
 const SIGN_IN_MS = 300_000;
 const PURPOSE = 'page-sign-in';
 /** Enough to know who it is. Nothing else is asked for, and no token is kept. */
@@ -18,7 +18,7 @@ const SCOPES = ['openid', 'email'];
 /** Other ids need no lookup. */
 const TENANT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
-/** What the page before the provider's says. */
+/** The facts on the page before the provider's. */
 export interface PageSignInView {
   readonly app: string | undefined;
   /** The provider's title. */

@@ -341,7 +341,7 @@ export interface SessionRequest {
 /** The path of the page of connections. */
 export const MANAGE_PATH = '/manage';
 
-/** What a user connects on the page of connections: a server, or an account at an identity provider. */
+/** The goal of a sign-in that begins on the page of connections: a server, or an account at an identity provider. */
 export type WantedOnPage =
   { readonly server: ServerHead } | (Target & { readonly scopes: readonly string[] });
 
