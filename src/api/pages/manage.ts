@@ -81,7 +81,8 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
       const { server, connection } = fields;
       const what = server === undefined ? { connectionId: connection ?? '' } : { serverId: server };
       try {
-        const next = await manage.connect(cookie, what, actorOf(page));
+        const signingIn = cookies.ensureBrowser(request, response);
+        const next = await manage.connect(cookie, what, actorOf(page), signingIn);
         if (!next) return sendPage(response, refusal('manage_over'));
         const { pathname } = new URL(next.url);
         // Where the app confirms sign-ins, the next page may be the provider's, to which no form may lead.

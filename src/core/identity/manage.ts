@@ -236,18 +236,21 @@ export class Manage {
   /**
    * Begins to connect a server, or to make a connection again. Returns the address at which the user goes on, and what is connected
    * there; undefined if the page has expired.
+   * @param signingIn the secret of the browser for sign-ins, unlike that for this page
    * @throws SwitchboardError `server_not_found`, `server_inactive`, or as `Sessions.createOnPage`
    */
   async connect(
     browser: string | undefined,
     what: ToConnect,
     actor: PageActor,
+    signingIn: string,
   ): Promise<{ readonly url: string; readonly name: string } | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;
     const { wanted, name } = await this.#goalOf(holder, what);
     const caller = callerOf(holder, actor);
-    const { auth_url: url } = await this.#parts.sessions.createOnPage(caller, holder.user, wanted);
+    const { sessions } = this.#parts;
+    const { auth_url: url } = await sessions.createOnPage(caller, holder.user, wanted, signingIn);
     return { url, name };
   }
 

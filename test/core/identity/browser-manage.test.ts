@@ -2,7 +2,9 @@ import { eq, sql } from 'drizzle-orm';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tenants } from '../../../src/core/access/schema.ts';
+import { formToken } from '../../../src/api/pages/cookies.ts';
 import { authSessions } from '../../../src/core/identity/schema.ts';
+import { newSecret } from '../../../src/platform/ids.ts';
 import { startProtectedServer, type ProtectedServer } from '../../support/authorization/protected.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../../support/authorization/server.ts';
 import { browserMissing, newVisitor, startBrowser } from '../../support/browser.ts';
@@ -312,6 +314,41 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await one.getByRole('button', { name: /^Revoke/ }).click();
     await expectWellMade(one, 'This request was refused');
     for (const name of [user, second]) expect(await connections(name)).toHaveLength(1);
+  });
+
+  it('starts sign-ins that only its own browser can go on with, whoever gets the link', async () => {
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    await using victim = await open();
+    const stranger = await victim.context.newPage();
+    const user = await newKeyUser();
+    await enter(page, user.user);
+    for (const [server, title, button] of [
+      ['notes', 'Connect Notes', 'Continue'],
+      ['weather', 'Enter a key', 'Connect'],
+    ] as const) {
+      await call(user, server);
+      await page.goto(`${sb.url}/manage`);
+      await page.getByRole('button', { name: `(${server})` }).click();
+      await expectWellMade(page, title);
+      await stranger.goto(page.url());
+      await expectWellMade(stranger, 'This link no longer works');
+      const secret = newSecret('web');
+      const fields = { token: formToken(secret), 'value.token': KEY };
+      const sent = await fetch(page.url(), {
+        method: 'POST',
+        redirect: 'manual',
+        headers: { cookie: `sb_browser=${secret}` },
+        body: new URLSearchParams(fields),
+      });
+      expect(sent.status).toBe(400);
+      expect(await connections(user.user)).toEqual([]);
+      expect(await page.getByRole('button', { name: button }).count()).toBe(1);
+    }
+    await page.getByLabel('Key or token').fill(KEY);
+    await page.getByRole('button', { name: 'Connect' }).click();
+    await expectWellMade(page, 'Connected');
+    expect(await connections(user.user)).toMatchObject([{ server_id: 'weather' }]);
   });
 
   it('expires after a quarter of an hour, with everything on it', async () => {

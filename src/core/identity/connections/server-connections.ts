@@ -123,17 +123,17 @@ export class ServerConnections {
 
   /**
    * Stores what a user entered on the page behind a link, and completes its session. In mode `caller` it waits for the app.
-   * @returns the next page of the browser; undefined if the link has expired
+   * @returns the next page of the browser; undefined if the link has expired, or is for another browser
    * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
    */
   async submit(
-    ticket: string,
+    { ticket, browser }: { readonly ticket: string; readonly browser: string },
     given: CredentialValues,
     actor: Actor,
     signal: Cancellation,
   ): Promise<SubmitOutcome | undefined> {
     const { context, connections, holdings } = this.#parts;
-    const session = await sessionOfTicket(context, ticket);
+    const session = await sessionOfTicket(context, ticket, browser);
     const serverId = session && serverIdOf(session.provider);
     if (!session || serverId === undefined) return undefined;
     const { server } = this.form(serverId);
