@@ -171,29 +171,37 @@ export class Manage {
     });
   }
 
-  /** Opens the page for one browser of a user who has signed in. Returns the secret of that browser. */
+  /**
+   * Opens the page for one browser of a user who has signed in. Returns the secret of that browser; undefined if the sign-in has
+   * opened it before.
+   */
   async admit(
     { tenantId, id: userId, tokenEpoch: epoch }: User & { readonly tenantId: string },
     actor: Actor,
-    provider: string,
-  ): Promise<string> {
+    { provider, state }: { readonly provider: string; readonly state: string },
+  ): Promise<string | undefined> {
     const browser = newSecret('web');
     const { db, audit } = this.#context;
-    await db.transaction(async tx => {
-      await tx.insert(manageLinks).values({
-        // A hash that no link has.
-        hash: sha256(newSecret('page')),
-        tenantId,
-        userId,
-        epoch,
-        usedAt: sql`now()`,
-        browserHash: sha256(browser),
-        expiresAt: sql`now() + make_interval(mins => ${PAGE_MINUTES})`,
-      });
+    return db.transaction(async tx => {
+      const [row] = await tx
+        .insert(manageLinks)
+        .values({
+          // No link has it: theirs are of secrets of another form.
+          hash: sha256(state),
+          tenantId,
+          userId,
+          epoch,
+          usedAt: sql`now()`,
+          browserHash: sha256(browser),
+          expiresAt: sql`now() + make_interval(mins => ${PAGE_MINUTES})`,
+        })
+        .onConflictDoNothing()
+        .returning({ hash: manageLinks.hash });
+      if (!row) return undefined;
       const meta = { provider };
       await audit.record(actor, { event: 'manage_signed_in', outcome: 'ok', tenantId, userId, meta }, tx);
+      return browser;
     });
-    return browser;
   }
 
   /** Returns the page's data; undefined if this browser may not see it, or no longer. */
