@@ -27,14 +27,14 @@ const NOTES: ReadonlyMap<string, string> = new Map([
 export type Note = 'disconnected' | 'deleted' | 'gone';
 
 /** The page behind a link. Only the button uses the link up, so that link previews do not. */
-export const openPage = (action: string): Page => ({
+export const openPage = (view: { app: string | undefined }, action: string): Page => ({
   title: 'Your connected accounts',
   body: html` <p>
-      This link shows which accounts are connected and what was called with them, and lets you connect and
-      disconnect. It works once, within five minutes of being made; the page then stays open in this browser
-      for a quarter of an hour.
+      This link shows which accounts ${appName(view)} can use for you and what was called with them, and lets
+      you connect and disconnect. It works once, within five minutes of being made; the page then stays open
+      in this browser for a quarter of an hour.
     </p>
-    <p class="note">Go on only if you asked for this link yourself.</p>
+    <p class="note">Go on only if you asked ${appName(view)} for this link yourself.</p>
     <form method="post" action="${action}">
       <div class="buttons"><button>Continue</button></div>
     </form>`,
@@ -130,9 +130,12 @@ function results({ query, offers }: Found, { wanted, connections }: ManageView, 
 const offerList = (offers: readonly Offer[], forms: Forms): Html =>
   html`<ul class="plain">
     ${offers.map(
-      ({ serverId, name, host, isConnected }) =>
+      ({ serverId, name, host, about, isConnected }) =>
         html`<li class="offer">
-          <span><strong>${named(name)}</strong> <small>${named(host)}</small></span>
+          <div>
+            <strong>${named(name)}</strong> <small>${named(host)}</small>
+            ${about !== undefined && html`<p class="help">${named(about)}</p>`}
+          </div>
           ${
             isConnected
               ? html`<span class="state">connected</span>`

@@ -195,6 +195,7 @@ pre code{color:inherit}
 .call p{margin:0}
 .call{padding:.5rem 0}
 .offer{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.5rem 1rem;padding:.5rem 0}
+.offer>div{flex:1 1 12rem}
 .row{display:flex;gap:.75rem;margin:.25rem 0 1rem}
 .row input{margin:0}
 .row button{flex:none}

@@ -42,8 +42,20 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
       env: { SWITCHBOARD_RATE_LIMIT: 'off' },
       catalogue: [
         { id: 'notes', name: 'Notes', remote_url: notes.url },
-        { id: 'weather', name: 'Weather Office', remote_url: keyed.url, auth: { kind: 'credentials' } },
-        { id: 'hostile', name: HOSTILE, remote_url: keyed.url, auth: { kind: 'credentials' } },
+        {
+          id: 'weather',
+          name: 'Weather Office',
+          description: `Forecasts for your town, ${'every hour '.repeat(50)}`,
+          remote_url: keyed.url,
+          auth: { kind: 'credentials' },
+        },
+        {
+          id: 'hostile',
+          name: HOSTILE,
+          description: HOSTILE,
+          remote_url: keyed.url,
+          auth: { kind: 'credentials' },
+        },
         { ...actingForUsers('mail', mail.url), name: 'Letters' },
       ],
     });
@@ -170,10 +182,15 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await using visitor = await open();
     const page = await visitor.context.newPage();
     const user = newUser();
+    await page.goto(`${sb.url}/manage`);
+    await expectWellMade(page, 'You need a link from your app');
+    await page.goto(await newLink(user));
+    expect(await page.locator('main').innerText()).toContain('asked Planner for this link');
     await enter(page, user);
     await page.getByLabel('Find a server').fill('weather office');
     await press(page, 'Enter');
     await expectWellMade(page, TITLE);
+    expect(await page.locator('.offer').first().innerText()).toContain('Forecasts for your town');
     expect(new URL(page.url()).hash).toBe('#connect');
     await page.getByRole('button', { name: 'Connect Weather Office (weather)' }).click();
     await expectWellMade(page, 'Enter a key');
