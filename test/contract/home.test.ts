@@ -1,6 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createApp } from '../../src/api/http/app.ts';
+import { readConfig } from '../../src/config/index.ts';
+import type { Core } from '../../src/core/core.ts';
+import { Metrics } from '../../src/core/metrics.ts';
+import { createLog } from '../../src/platform/telemetry/log.ts';
+import { systemClock } from '../../src/platform/time.ts';
+import { listen } from '../support/upstreams/http.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
 const AS_BROWSER = { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
@@ -105,6 +112,7 @@ describe('/', () => {
     const { text } = await open(AS_BROWSER, { url: prefixed.url });
     expect(text).toContain('claude mcp add --transport http switchboard https://sb.example/tools/mcp ');
     expect(text).toContain('src="/tools/assets/copy.js"');
+    expect(text).toContain('href="/tools/assets/icon.svg"');
   });
 
   it.each(['evil.example', '127.0.0.1/<script>', ''])('refuses or cleans the host %j', async host => {
@@ -124,6 +132,26 @@ describe('/', () => {
   });
 });
 
+describe('/, while it starts and stops', () => {
+  it.each([
+    ['starting', 'Starting: the catalogue is being indexed'],
+    ['stopping', 'Stopping: this process'],
+  ] as const)('says so: %s', async (status, said) => {
+    const core = {
+      identity: {},
+      metrics: new Metrics(),
+      readiness: () => ({ status, degraded: [] }),
+    } as unknown as Core;
+    const log = createLog('silent');
+    const { http: config } = readConfig({});
+    await using served = await listen(createApp({ core, config, log, clock: systemClock, version: '1.2.3' }));
+    const { text } = await open(AS_BROWSER, { url: served.origin });
+    expect(text).toContain(said);
+    expect(text).not.toContain('Ready.');
+    expect((await open({}, { url: served.origin })).json).toMatchObject({ status, version: '1.2.3' });
+  });
+});
+
 describe('/assets', () => {
   it.each([
     ['copy.js', 'text/javascript'],
@@ -136,6 +164,12 @@ describe('/assets', () => {
     expect(headers.get('content-type')).toBe(`${type}; charset=utf-8`);
     expect(headers.get('cache-control')).toBe('no-cache');
     expect(headers.get('etag')).toMatch(/^"/);
+  });
+
+  it('has the icon of the pages', async () => {
+    const { status, headers, text } = await sb.get('/assets/icon.svg', { 'x-api-key': '' });
+    expect([status, headers.get('content-type')]).toEqual([200, 'image/svg+xml']);
+    expect(text).toMatch(/^<svg /);
   });
 
   it.each([

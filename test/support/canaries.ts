@@ -47,7 +47,7 @@ const HANDS_OUT: readonly (readonly [
   [/^(GET|POST) \/oauth\/done\//, [200, 303], ['done']],
   [/^GET \/manage\/page_/, [200], ['page']],
   [/^POST \/manage\/page_/, [303], ['cookie']],
-  [/^POST \/manage\/connect$/, [303], ['link']],
+  [/^POST \/manage\/connect$/, [303], ['link', 'cookie']],
   [/^GET \/manage\/sign-in\//, [200], ['cookie']],
   [/^POST \/manage\/sign-in\//, [303], ['state', 'nonce']],
 ];

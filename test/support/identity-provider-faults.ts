@@ -34,6 +34,8 @@ export interface Faults {
   readonly tooLarge?: boolean;
   /** The first half of the right answer. */
   readonly truncated?: boolean;
+  /** An equal request gets the first answer again, so that a code can be used twice. */
+  readonly repeats?: boolean;
   readonly omitAccessToken?: boolean;
   readonly omitRefreshToken?: boolean;
   /** The scope the token answer says was granted. */

@@ -51,6 +51,8 @@ export class Front {
   };
   /** Every code, code verifier, access, refresh and id token that went by, spoilt ones too. */
   readonly secretsSeen = new Set<string>();
+  /** The answers that are repeated. */
+  readonly #answered = new Map<string, Answer>();
   readonly #faults: FaultInjection;
   readonly #signingKey: SigningKey;
   readonly #providerPort: () => number;
@@ -91,7 +93,9 @@ export class Front {
     if (faults.status !== undefined) return answerWith(faults.status, JSON_TYPE, '{"error":"server_error"}');
     if (faults.html)
       return answerWith(200, 'text/html', '<!doctype html><title>Welcome to our Wi-Fi</title>');
-    const answer = await this.#forward(incoming, body);
+    const key = `${endpoint} ${body.toString()}`;
+    const answer = (faults.repeats && this.#answered.get(key)) || (await this.#forward(incoming, body));
+    if (faults.repeats) this.#answered.set(key, answer);
     this.#rememberAnswer(answer);
     await this.#faults.pass(endpoint, 'after');
     if (answer.status !== 200) return answer;

@@ -114,9 +114,7 @@ const revokeOne = endpoint({
     if (!holder) return { ended: false };
     const { userId } = holder;
     const actor = { ...caller, tenantId: holder.tenantId };
-    const ended = await identity.revocations.disconnect(actor, userId, id);
-    identity.holdings.forget(holder.tenantId, userId);
-    return { ended };
+    return { ended: await identity.revocations.disconnect(actor, userId, id) };
   },
 });
 

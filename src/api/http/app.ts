@@ -200,7 +200,7 @@ function createWebApp({ refusalOf, endpoints, cookies, ...options }: WebAppOptio
     },
   });
   openPages(app, { core, version, publicUrl: config.publicUrl });
-  app.use(pagesRouter(core, config.publicUrl));
+  app.use(pagesRouter(core, cookies, config.publicUrl));
   app.use(consoleRouter(core, cookies, options.budget));
   app.use(request => {
     throw new SwitchboardError(

@@ -5,10 +5,12 @@ import { StaticFiles } from '../http/static-files.ts';
 import { noSuchPage, route, type Routes } from './page-router.ts';
 
 const OWN = path.join(import.meta.dirname, 'assets');
+const CONSOLE = path.join(import.meta.dirname, '../console/static');
 const VIEWER = path.dirname(fileURLToPath(import.meta.resolve('swagger-ui-dist/package.json')));
 
 /** The folder of each file. Nothing else of these folders is served. */
 const FOLDERS: Readonly<Record<string, string>> = {
+  'icon.svg': CONSOLE,
   'copy.js': OWN,
   'reference.js': OWN,
   'reference.css': OWN,
@@ -24,7 +26,7 @@ const files = new StaticFiles(() =>
   ),
 );
 
-/** Serves the scripts and style sheets of the pages, which are the same for everybody. */
+/** Serves the icon, the scripts and the style sheets of the pages, which are the same for everybody. */
 export function assetRoutes(routes: Routes): void {
   route(routes, '/assets/:name', {
     async get({ request, response, params: { name } }) {

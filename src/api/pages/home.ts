@@ -49,11 +49,16 @@ const originOf = ({ secure, headers: { host } }: Request): string =>
 /** Stands for the API key in the snippets. */
 const KEY = 'YOUR_KEY';
 
+/** Returns the address of a file of ours. */
+const assetAt = (home: string, name: string): string =>
+  `${new URL(home).pathname.replace(/\/$/, '')}/assets/${name}`;
+
 const homePage = ({ version, status, degraded, urls }: Facts): Page => ({
   title: 'Switchboard',
   heading: html`Switchboard <small>${version}</small>`,
   isWide: true,
-  script: `${new URL(urls.home).pathname.replace(/\/$/, '')}/assets/copy.js`,
+  icon: assetAt(urls.home, 'icon.svg'),
+  script: assetAt(urls.home, 'copy.js'),
   body: html` <p>
       One MCP server in front of all the others. An agent says in plain words what it needs; Switchboard finds
       the right remote MCP server and tool in its catalogue, and makes the call.

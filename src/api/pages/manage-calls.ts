@@ -5,7 +5,7 @@ import { appName, html, named, pageButton, time, type Html, type Page } from './
 
 const PAGE_ROWS = 25;
 
-/** What became of a call, in the user's words. */
+/** Names the outcomes of calls for users. */
 const OUTCOMES: Readonly<Record<CallOutcome, { readonly word: string; readonly isBad?: true }>> = {
   worked: { word: 'worked' },
   answered: { word: 'answered' },

@@ -27,14 +27,14 @@ const NOTES: ReadonlyMap<string, string> = new Map([
 export type Note = 'disconnected' | 'deleted' | 'gone';
 
 /** The page behind a link. Only the button uses the link up, so that link previews do not. */
-export const openPage = (action: string): Page => ({
+export const openPage = (view: { app: string | undefined }, action: string): Page => ({
   title: 'Your connected accounts',
   body: html` <p>
-      This link shows which accounts are connected and what was called with them, and lets you connect and
-      disconnect. It works once, within five minutes of being made; the page then stays open in this browser
-      for a quarter of an hour.
+      This link shows which accounts ${appName(view)} can use for you and what was called with them, and lets
+      you connect and disconnect. It works once, within five minutes of being made; the page then stays open
+      in this browser for a quarter of an hour.
     </p>
-    <p class="note">Go on only if you asked for this link yourself.</p>
+    <p class="note">Go on only if you asked ${appName(view)} for this link yourself.</p>
     <form method="post" action="${action}">
       <div class="buttons"><button>Continue</button></div>
     </form>`,
@@ -130,9 +130,12 @@ function results({ query, offers }: Found, { wanted, connections }: ManageView, 
 const offerList = (offers: readonly Offer[], forms: Forms): Html =>
   html`<ul class="plain">
     ${offers.map(
-      ({ serverId, name, host, isConnected }) =>
+      ({ serverId, name, host, about, isConnected }) =>
         html`<li class="offer">
-          <span><strong>${named(name)}</strong> <small>${named(host)}</small></span>
+          <div>
+            <strong>${named(name)}</strong> <small>${named(host)}</small>
+            ${about !== undefined && html`<p class="help">${named(about)}</p>`}
+          </div>
           ${
             isConnected
               ? html`<span class="state">connected</span>`
@@ -258,7 +261,7 @@ interface Problem {
   readonly text: string;
 }
 
-const AWAY = 'It, or the page where one signs in for it, cannot be reached right now. Try again in a minute.';
+const AWAY = 'The server or its sign-in page cannot be reached right now. Try again in a minute.';
 const NO_SETUP =
   'Whoever runs this service has to set something up for it first. Ask them, or the app’s support team.';
 const GONE = 'It is no longer offered here.';
@@ -273,7 +276,7 @@ const PROBLEMS: Partial<Record<ErrorCode, string>> = {
   invalid_request: 'It needs no connection.',
   server_not_found: GONE,
   server_inactive: GONE,
-  rate_limited: 'You have begun this often in the last minute. Wait a minute, then try again.',
+  rate_limited: 'You have tried this too often in the last minute. Wait a minute, then try again.',
 };
 
 /** Returns why something could not be connected, if that is for a user to know. */

@@ -34,12 +34,13 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
   });
   const actorOf = ({ actor, response }: PageRequest<never>) => ({ ...actor, signal: leaving(response) });
 
-  /** Shows a page of the user's; one that has expired says so. */
+  /** Shows a page of the user's, or how to get there. */
   async function show(page: PageRequest<never>, render: (view: ManageView, forms: Forms) => unknown) {
     const cookie = cookies.manager(page.request);
+    if (cookie === undefined) return sendPage(page.response, refusal('manage_without_link'));
     const view = await manage.view(cookie, actorOf(page));
-    if (cookie === undefined || !view) sendPage(page.response, refusal('manage_over'));
-    else await render(view, formsFor(cookie));
+    if (view) await render(view, formsFor(cookie));
+    else sendPage(page.response, refusal('manage_over'));
   }
 
   route(router, '/manage', {
@@ -81,7 +82,8 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
       const { server, connection } = fields;
       const what = server === undefined ? { connectionId: connection ?? '' } : { serverId: server };
       try {
-        const next = await manage.connect(cookie, what, actorOf(page));
+        const signingIn = cookies.ensureBrowser(request, response);
+        const next = await manage.connect(cookie, what, actorOf(page), signingIn);
         if (!next) return sendPage(response, refusal('manage_over'));
         const { pathname } = new URL(next.url);
         // Where the app confirms sign-ins, the next page may be the provider's, to which no form may lead.
@@ -125,8 +127,8 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
   // Registered last, because it also matches the paths above.
   route(router, '/manage/:link', {
     async get({ response, params: { link } }) {
-      const isOpen = await manage.isOpen(link);
-      sendPage(response, isOpen ? openPage(`${list}/${link}`) : refusal('manage_over'));
+      const view = await manage.viewLink(link);
+      sendPage(response, view ? openPage(view, `${list}/${link}`) : refusal('manage_over'));
     },
     async post({ response, params: { link }, actor }) {
       const cookie = await manage.open(link, actor);

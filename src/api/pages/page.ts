@@ -101,13 +101,15 @@ export interface Page {
   readonly body: Html;
   /** Additional form targets as CSP sources: browsers also apply this to redirects after a form. */
   readonly formTargets?: readonly string[];
+  /** The address of an icon of ours. Default: none. */
+  readonly icon?: string;
   /** The address of a script of ours that makes the page more convenient. The page works without it. */
   readonly script?: string;
   /** true: the page shows code, and is wider. */
   readonly isWide?: boolean;
 }
 
-/** Responds with a page that needs no script, and loads at most one of ours. */
+/** Responds with a page that needs no script, and loads at most an icon and a script of ours. */
 export function sendPage(response: ServerResponse, page: Page): void {
   addHeaders(response, headersOf(page));
   sendText(response, page.status ?? 200, 'text/html', documentOf(page).text);
@@ -119,11 +121,12 @@ export function seeOther(response: Response, url: string): void {
 }
 
 /** Links to these pages are secrets, so neither caches nor referrers may keep them. */
-const headersOf = ({ formTargets = [], script }: Pick<Page, 'formTargets' | 'script'>) => ({
+const headersOf = ({ formTargets = [], icon, script }: Pick<Page, 'formTargets' | 'icon' | 'script'>) => ({
   'Content-Security-Policy': [
     "default-src 'none'",
     ...(script === undefined ? [] : ["script-src 'self'"]),
     `style-src '${STYLE_HASH}'`,
+    ...(icon === undefined ? [] : ["img-src 'self'"]),
     `form-action ${["'self'", ...formTargets.filter(isSource)].join(' ')}`,
     "base-uri 'none'",
     "frame-ancestors 'none'",
@@ -138,7 +141,7 @@ const headersOf = ({ formTargets = [], script }: Pick<Page, 'formTargets' | 'scr
 /** Returns whether a scheme or an origin can be in the policy. Hosts may contain `;` and `,`, which would end it. */
 const isSource = (target: string): boolean => /^[\w:/.[\]-]+$/.test(target);
 
-const documentOf = ({ title, heading, body, script, isWide }: Page): Html =>
+const documentOf = ({ title, heading, body, icon, script, isWide }: Page): Html =>
   html`<!doctype html>
     <html lang="en">
       <head>
@@ -146,6 +149,7 @@ const documentOf = ({ title, heading, body, script, isWide }: Page): Html =>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="robots" content="noindex" />
         <title>${title}</title>
+        ${icon !== undefined && html`<link rel="icon" href="${icon}" type="image/svg+xml" />`}
         ${STYLE_ELEMENT} ${script !== undefined && html`<script type="module" src="${script}"></script>`}
       </head>
       <body>
@@ -191,6 +195,7 @@ pre code{color:inherit}
 .call p{margin:0}
 .call{padding:.5rem 0}
 .offer{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:.5rem 1rem;padding:.5rem 0}
+.offer>div{flex:1 1 12rem}
 .row{display:flex;gap:.75rem;margin:.25rem 0 1rem}
 .row input{margin:0}
 .row button{flex:none}

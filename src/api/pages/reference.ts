@@ -42,6 +42,7 @@ const referencePage = ({ version, base }: Options): Html =>
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="robots" content="noindex" />
         <title>Switchboard API</title>
+        <link rel="icon" href="${base}/assets/icon.svg" type="image/svg+xml" />
         <link rel="stylesheet" href="${base}/assets/swagger-ui.css" />
         <link rel="stylesheet" href="${base}/assets/reference.css" />
         <script src="${base}/assets/swagger-ui-bundle.js" defer></script>

@@ -24,6 +24,10 @@ const REFUSALS = {
     title: 'This page has expired',
     text: 'A link to your connected accounts works once, and the page expires after 15 minutes. Ask the app for a new link.',
   },
+  manage_without_link: {
+    title: 'You need a link from your app',
+    text: 'This page shows the accounts that an app has connected for you. Ask the app for a link to it; the page then stays open in your browser for 15 minutes. Some apps have an address of their own for this page, at which you sign in. They can tell you.',
+  },
   page_sign_in_failed: {
     title: 'You are not signed in',
     text: 'The sign-in was not completed, and nothing was changed. Begin again where you started.',

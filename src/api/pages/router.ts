@@ -2,7 +2,7 @@ import { Router } from 'express';
 import type { Core } from '../../core/core.ts';
 import { isPagePath } from '../http/request.ts';
 import { assetRoutes } from './assets.ts';
-import { Cookies } from './cookies.ts';
+import type { Cookies } from './cookies.ts';
 import { homeRoutes } from './home.ts';
 import { manageRoutes } from './manage.ts';
 import type { Routes } from './page-router.ts';
@@ -11,13 +11,9 @@ import { clientRoutes } from './client-metadata.ts';
 import { signInRoutes } from './sign-in.ts';
 
 /** Serves the HTML pages on which end users sign in, confirm, undo, and see and end connections. */
-export function pagesRouter(core: Core, publicUrl: string | undefined): Router {
+export function pagesRouter(core: Core, cookies: Cookies, publicUrl: string | undefined): Router {
   const router = Router({ caseSensitive: true, strict: true });
-  const site = {
-    core,
-    cookies: new Cookies(publicUrl?.startsWith('https:') ?? false),
-    base: basePathOf(publicUrl),
-  };
+  const site = { core, cookies, base: basePathOf(publicUrl) };
   // Before everything else: a guessed link must not cost a database query.
   router.use(async (request, _response, next) => {
     if (isPagePath(request.path)) await core.rateLimits.take('page', request.ip ?? '');

@@ -43,7 +43,7 @@ export function signInRoutes(router: Router, site: Site): void {
 
   route(router, '/connect/:ticket', {
     async get({ request, response, params: { ticket } }) {
-      const view = await signIns.view(ticket);
+      const view = await signIns.view(ticket, cookies.browser(request));
       if (!view) return sendPage(response, refusal('link_over'));
       const token = formToken(cookies.ensureBrowser(request, response));
       sendPage(response, startPage(withName(view), sentTo(ticket, token)));
@@ -51,7 +51,7 @@ export function signInRoutes(router: Router, site: Site): void {
     async post({ request, response, params: { ticket }, actor }, fields) {
       // Otherwise a page of somebody else could send this browser through a sign-in of theirs.
       const browser = requireToken(fields, cookies.browser(request));
-      const view = await signIns.view(ticket);
+      const view = await signIns.view(ticket, browser);
       if (view?.providerOrigin !== undefined || view?.serverId === undefined) {
         const providerUrl = await signIns.begin(ticket, browser);
         if (providerUrl === undefined) sendPage(response, refusal('link_over'));
@@ -61,7 +61,8 @@ export function signInRoutes(router: Router, site: Site): void {
       await core.rateLimits.take('callback', request.ip ?? '');
       try {
         const given = readServerForm(fields);
-        const outcome = await serverConnections.submit(ticket, given, actor, leaving(response));
+        const from = { ticket, browser };
+        const outcome = await serverConnections.submit(from, given, actor, leaving(response));
         goOn(response, outcome ?? { kind: 'refused', reason: 'link_over' });
       } catch (error) {
         const problem = problemOf(error);

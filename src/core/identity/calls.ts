@@ -50,7 +50,7 @@ interface Row {
   last_at: number;
 }
 
-/** Who asked for a call or a connection. */
+/** Says who asked for a call or a connection. */
 export interface Asker {
   /** `page`: the user; `operator`; otherwise the app, by one of its keys. */
   readonly keyId: string;
@@ -85,6 +85,8 @@ export class UserCalls {
   readonly #db: Database;
   readonly #clock: Clock;
   readonly #rows: WriteBehind<Row>;
+  /** The users whose rows were trimmed in this minute. */
+  #trimmed = { minute: 0, users: new Set<string>() };
 
   constructor({ db, clock, log }: { db: Database; clock: Clock; log: Log }) {
     this.#db = db;
@@ -150,18 +152,9 @@ export class UserCalls {
     return new Date(this.#clock.now() - RETENTION_DAYS * DAY_MS);
   }
 
-  /**
-   * Keeps the newest rows of each user, then adds to them. Nothing is stored of a user who was revoked meanwhile: this and a revocation
-   * wait for each other.
-   */
+  /** Adds rows. Nothing is stored of a user who was revoked meanwhile: this and a revocation wait for each other. */
   async #write(batch: readonly Row[]): Promise<void> {
-    const users = JSON.stringify([...new Set(batch.map(row => row.user_id))]);
-    await this.#db.execute(sql`
-      delete from ${userCalls} where ctid in (
-        select old.ctid from json_array_elements_text(${users}::json) as u(id), lateral (
-          select c.ctid from ${userCalls} c where c.user_id = u.id
-          order by c.minute desc, c.last_at desc offset ${MAX_OF_USER}
-        ) as old)`);
+    await this.#trim(new Set(batch.map(row => row.user_id)));
     // Ordered, because processes that write the same rows in different orders would deadlock.
     await this.#db.execute(sql`
       insert into ${userCalls} (tenant_id, user_id, minute, server_id, tool, key_id, outcome, times, last_at)
@@ -174,6 +167,23 @@ export class UserCalls {
       for share of u
       on conflict on constraint user_calls_one do update
         set times = ${userCalls.times} + excluded.times, last_at = greatest(${userCalls.lastAt}, excluded.last_at)`);
+  }
+
+  /** Keeps the newest rows of users, once a minute for each. Rows that another process is writing or deleting are left to it. */
+  async #trim(users: ReadonlySet<string>): Promise<void> {
+    const minute = Math.floor(this.#clock.now() / MINUTE_MS);
+    if (this.#trimmed.minute !== minute) this.#trimmed = { minute, users: new Set() };
+    const due = [...users].filter(user => !this.#trimmed.users.has(user));
+    if (due.length === 0) return;
+    await this.#db.execute(sql`
+      delete from ${userCalls} where ctid in (
+        select c.ctid from ${userCalls} c where c.ctid in (
+          select old.ctid from json_array_elements_text(${JSON.stringify(due)}::json) as u(id), lateral (
+            select ctid from ${userCalls} where user_id = u.id
+            order by minute desc, last_at desc offset ${MAX_OF_USER}
+          ) as old)
+        for update skip locked)`);
+    for (const user of due) this.#trimmed.users.add(user);
   }
 }
 

@@ -115,8 +115,8 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   outbox.findIssuers(issuedTo => authorization.at(issuedTo));
   const sessions = new Sessions(context, authorization);
   const connections = new Connections(context);
-  const revocations = new Revocations(context, connections);
   const holdings = new Holdings(db, clock);
+  const revocations = new Revocations(context, connections, holdings);
   const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
   const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });

@@ -13,6 +13,7 @@ import type { Revocations } from './connections/revocations.ts';
 import { manageLinks } from './schema.ts';
 import { MANAGE_PATH, type Sessions, type WantedOnPage } from './sign-in/sessions.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
+import { sanitise } from '../../platform/sanitize.ts';
 import { ensureUser, requireUserId, type User } from '../access/tenants.ts';
 
 const LINK_MINUTES = 5;
@@ -29,6 +30,8 @@ export interface Offer {
   readonly name: string;
   /** The host of its address: names are not unique. */
   readonly host: string;
+  /** A line about it; undefined for a server that was not searched for. */
+  readonly about: string | undefined;
   /** True if calls carry what it requires already. */
   readonly isConnected: boolean;
 }
@@ -53,7 +56,7 @@ export interface ManageView {
   readonly connections: readonly ManagedConnection[];
   /** Servers to which calls were refused for lack of a connection, the latest first. */
   readonly wanted: readonly Offer[];
-  /** What was called lately, newest first. */
+  /** The latest calls, newest first. */
   readonly calls: readonly NamedCalls[];
 }
 
@@ -83,7 +86,7 @@ interface ServerSearch {
   search(
     caller: Caller,
     input: { query: string; limit: number; maxTools: number },
-  ): Promise<{ readonly servers: readonly { id: string; access: Access }[] }>;
+  ): Promise<{ readonly servers: readonly { id: string; access: Access; description: string }[] }>;
 }
 
 /** A server to connect, or a connection to make again. */
@@ -139,14 +142,15 @@ export class Manage {
     return { url: `${publicUrl()}${MANAGE_PATH}/${link}`, expires_at: expiresAt.toISOString() };
   }
 
-  /** Resolves to whether the link is still valid. Checking it, as link previews do, does not use it up. */
-  async isOpen(link: string): Promise<boolean> {
-    if (!isSecret(link, 'page')) return false;
+  /** Returns the app that made a link; undefined if the link has expired. Seeing it, as link previews do, does not use it up. */
+  async viewLink(link: string): Promise<{ readonly app: string | undefined } | undefined> {
+    if (!isSecret(link, 'page')) return undefined;
     const [row] = await this.#context.db
-      .select({ hash: manageLinks.hash })
+      .select({ app: tenants.name })
       .from(manageLinks)
+      .innerJoin(tenants, eq(tenants.id, manageLinks.tenantId))
       .where(this.#unused(link));
-    return row !== undefined;
+    return row && { app: row.app ?? undefined };
   }
 
   /** Uses the link. Returns the secret of the browser that may see the page; undefined if the link has expired. */
@@ -171,29 +175,37 @@ export class Manage {
     });
   }
 
-  /** Opens the page for one browser of a user who has signed in. Returns the secret of that browser. */
+  /**
+   * Opens the page for one browser of a user who has signed in. Returns the secret of that browser; undefined if the sign-in has
+   * opened it before.
+   */
   async admit(
     { tenantId, id: userId, tokenEpoch: epoch }: User & { readonly tenantId: string },
     actor: Actor,
-    provider: string,
-  ): Promise<string> {
+    { provider, state }: { readonly provider: string; readonly state: string },
+  ): Promise<string | undefined> {
     const browser = newSecret('web');
     const { db, audit } = this.#context;
-    await db.transaction(async tx => {
-      await tx.insert(manageLinks).values({
-        // Of no link: nobody knows its secret.
-        hash: sha256(newSecret('page')),
-        tenantId,
-        userId,
-        epoch,
-        usedAt: sql`now()`,
-        browserHash: sha256(browser),
-        expiresAt: sql`now() + make_interval(mins => ${PAGE_MINUTES})`,
-      });
+    return db.transaction(async tx => {
+      const [row] = await tx
+        .insert(manageLinks)
+        .values({
+          // No link has it: theirs are of secrets of another form.
+          hash: sha256(state),
+          tenantId,
+          userId,
+          epoch,
+          usedAt: sql`now()`,
+          browserHash: sha256(browser),
+          expiresAt: sql`now() + make_interval(mins => ${PAGE_MINUTES})`,
+        })
+        .onConflictDoNothing()
+        .returning({ hash: manageLinks.hash });
+      if (!row) return undefined;
       const meta = { provider };
       await audit.record(actor, { event: 'manage_signed_in', outcome: 'ok', tenantId, userId, meta }, tx);
+      return browser;
     });
-    return browser;
   }
 
   /** Returns the page's data; undefined if this browser may not see it, or no longer. */
@@ -230,24 +242,31 @@ export class Manage {
     if (!holder) return undefined;
     const input = { query, limit: MAX_SEARCHED, maxTools: 0 };
     const { servers } = await this.#search.search(callerOf(holder, actor), input);
-    return servers.flatMap(({ id, access }) => offerOf(this.#servers.get(id), access)).slice(0, MAX_FOUND);
+    return servers
+      .flatMap(({ id, access, description }) =>
+        offerOf(this.#servers.get(id), access, sanitise(description, MAX_ABOUT)),
+      )
+      .slice(0, MAX_FOUND);
   }
 
   /**
    * Begins to connect a server, or to make a connection again. Returns the address at which the user goes on, and what is connected
    * there; undefined if the page has expired.
+   * @param signingIn the secret of the browser for sign-ins, unlike that for this page
    * @throws SwitchboardError `server_not_found`, `server_inactive`, or as `Sessions.createOnPage`
    */
   async connect(
     browser: string | undefined,
     what: ToConnect,
     actor: PageActor,
+    signingIn: string,
   ): Promise<{ readonly url: string; readonly name: string } | undefined> {
     const holder = await this.#holder(browser);
     if (!holder) return undefined;
     const { wanted, name } = await this.#goalOf(holder, what);
     const caller = callerOf(holder, actor);
-    const { auth_url: url } = await this.#parts.sessions.createOnPage(caller, holder.user, wanted);
+    const { sessions } = this.#parts;
+    const { auth_url: url } = await sessions.createOnPage(caller, holder.user, wanted, signingIn);
     return { url, name };
   }
 
@@ -349,6 +368,8 @@ export class Manage {
 /** A search for the page ranks this many servers, of which it shows the best that can be connected. */
 const MAX_SEARCHED = 50;
 const MAX_FOUND = 5;
+/** The characters that are shown of a server's description. */
+const MAX_ABOUT = 120;
 /** An agent that is led astray may call any number of servers. */
 const MAX_WANTED = 10;
 
@@ -363,13 +384,14 @@ const callerOf = ({ tenantId, userId, epoch }: Holder, { requestId, ip, signal }
 });
 
 /** Returns the offer to connect a server; none if that is not possible or not needed. */
-const offerOf = (server: ServerHead | undefined, { status }: Access): Offer[] =>
+const offerOf = (server: ServerHead | undefined, { status }: Access, about?: string): Offer[] =>
   server?.active && (status === 'connect' || status === 'connected')
     ? [
         {
           serverId: server.id,
           name: server.name,
           host: new URL(server.remoteUrl).host,
+          about,
           isConnected: status === 'connected',
         },
       ]

@@ -98,7 +98,7 @@ export const authSessions = pgTable(
     ticketHash: bytea('ticket_hash').unique('auth_sessions_ticket'),
     /** Hash of the link to the confirmation or the result. */
     resultHash: bytea('result_hash').unique('auth_sessions_result'),
-    /** Hash of the cookie of the browser in which a sign-in of mode `page` started. */
+    /** Hash of the cookie of the browser in which a sign-in of mode `page`, or on the page of connections, started. */
     browserHash: bytea('browser_hash'),
     tenantId: text('tenant_id').notNull(),
     userId: text('user_id').notNull(),

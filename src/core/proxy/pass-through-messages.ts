@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
-import { scanJson } from '../../platform/json-scan.ts';
+import { scanJson, type FoundJson } from '../../platform/json-scan.ts';
 import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 import { NotAdmitted } from './admission.ts';
 import type { ProxyLimits } from './limits.ts';
@@ -96,15 +96,30 @@ export function methodOf(body: Buffer): string | undefined {
   return undefined;
 }
 
-/** Returns the tool that a passed `tools/call` names; undefined if it names none. */
-export function toolOf(body: Buffer): string | undefined {
+/** The method of a message, and the tool that it calls. */
+export interface PassedCall {
+  readonly method: string | undefined;
+  readonly tool?: string | undefined;
+}
+
+/**
+ * Reads the method of a message, and the tool that a `tools/call` names, as `JSON.parse` would: of several the last counts. Users are
+ * told what was called, so this reads the whole body. For one that is not JSON, it returns what `methodOf` finds.
+ */
+export function callOf(body: Buffer): PassedCall {
   try {
-    const { members } = scanJson(body, { find: { params: { name: {} } }, allowBom: true });
-    const found = members.get('params')?.members.get('name');
-    const name: unknown = found && JSON.parse(body.toString('utf8', found.start, found.end));
-    return typeof name === 'string' ? name : undefined;
+    const { members } = scanJson(body, { find: { method: {}, params: { name: {} } }, allowBom: true });
+    const text = (found: FoundJson | undefined) => {
+      const value: unknown = found && JSON.parse(body.toString('utf8', found.start, found.end));
+      return typeof value === 'string' ? value : undefined;
+    };
+    const method = text(members.get('method'));
+    return {
+      method,
+      tool: method === 'tools/call' ? text(members.get('params')?.members.get('name')) : undefined,
+    };
   } catch {
-    return undefined;
+    return { method: methodOf(body) };
   }
 }
 

@@ -31,7 +31,7 @@ import {
 } from './reporting.ts';
 import { inspect, type Inspection } from './inspect.ts';
 import { DEFAULT_LIMITS, type ProxyLimits } from './limits.ts';
-import { isBatch, methodOf, toolOf } from './pass-through-messages.ts';
+import { callOf, isBatch, methodOf, type PassedCall } from './pass-through-messages.ts';
 import { PassThrough, type PassedRequest } from './pass-through.ts';
 import {
   listAllTools,
@@ -182,10 +182,12 @@ export function createProxy(options: ProxyOptions): McpProxy {
     },
 
     async passThrough(caller, request, sink) {
-      const method = request.body && methodOf(request.body);
+      const { body } = request;
+      const passed = body && (caller.subject ? callOf(body) : { method: methodOf(body) });
+      const method = passed?.method;
       const classify = isPassedUse(method) ? classifyStatus : undefined;
       const kind = request.method === 'POST' && method !== 'subscriptions/listen' ? 'pass' : undefined;
-      const named = caller.subject && request.body ? namesIn(request.body, method) : {};
+      const named = caller.subject && passed ? namesOf(passed, body) : {};
       const operation = { serverId: request.serverId, ...named, kind, classify, isPassed: true } as const;
       await calls.track(caller, operation, server =>
         tracedCall(
@@ -222,9 +224,9 @@ export function createProxy(options: ProxyOptions): McpProxy {
 }
 
 /** Returns what a user's record calls a passed-through request; nothing for a response. */
-function namesIn(body: Buffer, method: string | undefined): Pick<Operation<never>, 'tool' | 'method'> {
+function namesOf({ method, tool }: PassedCall, body: Buffer): Pick<Operation<never>, 'tool' | 'method'> {
   if (method === undefined) return isBatch(body) ? { method: BATCH } : {};
-  return { tool: method === 'tools/call' ? toolOf(body) : undefined, method: shownMethod(method) };
+  return { tool, method: shownMethod(method) };
 }
 
 /** Methods that do not work in a single call, and alternatives. */

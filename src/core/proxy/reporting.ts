@@ -22,7 +22,7 @@ export interface Target {
 /** One operation on a server, for counting and reporting. */
 export interface Operation<T> extends Target {
   readonly tool?: string | undefined;
-  /** What users are shown of a request that calls no tool: `shownMethod`, or `BATCH`. */
+  /** Shown to users for a request that calls no tool: `shownMethod`, or `BATCH`. */
   readonly method?: string | undefined;
   /** The kind under which its outcome is counted. Absent for open streams. */
   readonly kind?: CallKind | undefined;
@@ -133,15 +133,15 @@ export class Reporter {
 /** Stands for the messages of a pass-through client in one body, which is not looked into. */
 export const BATCH = 'several requests';
 
-/** What users see of an error that says more than whose fault it is. */
+/** The outcomes of errors that say more than whose fault it is. */
 const OUTCOMES: Partial<Record<ErrorCode, CallOutcome>> = {
   connection_required: 'not_connected',
   upstream_input_required: 'answered',
 };
 
-/** Returns what a user sees of a call that got a result. Passed-through results are not looked into. */
+/** Returns what a user sees of a call that got a result. Passed-through results are not looked into: theirs is the HTTP status. */
 function outcomeOf({ isPassed }: Operation<never>, result: unknown, ok: Evidence): CallOutcome {
-  if (isPassed) return ok === true || result === 200 ? 'answered' : 'failed';
+  if (isPassed) return typeof result === 'number' && classifyStatus(result) === true ? 'answered' : 'failed';
   if (ok === true) return 'worked';
   const reply = isObject(result) && isObject(result['answer']) ? result['answer']['result'] : result;
   return isObject(reply) && reply['resultType'] === 'input_required' ? 'answered' : 'failed';

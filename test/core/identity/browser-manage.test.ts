@@ -2,7 +2,9 @@ import { eq, sql } from 'drizzle-orm';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tenants } from '../../../src/core/access/schema.ts';
+import { formToken } from '../../../src/api/pages/cookies.ts';
 import { authSessions } from '../../../src/core/identity/schema.ts';
+import { newSecret } from '../../../src/platform/ids.ts';
 import { startProtectedServer, type ProtectedServer } from '../../support/authorization/protected.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../../support/authorization/server.ts';
 import { browserMissing, newVisitor, startBrowser } from '../../support/browser.ts';
@@ -40,8 +42,20 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
       env: { SWITCHBOARD_RATE_LIMIT: 'off' },
       catalogue: [
         { id: 'notes', name: 'Notes', remote_url: notes.url },
-        { id: 'weather', name: 'Weather Office', remote_url: keyed.url, auth: { kind: 'credentials' } },
-        { id: 'hostile', name: HOSTILE, remote_url: keyed.url, auth: { kind: 'credentials' } },
+        {
+          id: 'weather',
+          name: 'Weather Office',
+          description: `Forecasts for your town, ${'every hour '.repeat(50)}`,
+          remote_url: keyed.url,
+          auth: { kind: 'credentials' },
+        },
+        {
+          id: 'hostile',
+          name: HOSTILE,
+          description: HOSTILE,
+          remote_url: keyed.url,
+          auth: { kind: 'credentials' },
+        },
         { ...actingForUsers('mail', mail.url), name: 'Letters' },
       ],
     });
@@ -168,10 +182,15 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await using visitor = await open();
     const page = await visitor.context.newPage();
     const user = newUser();
+    await page.goto(`${sb.url}/manage`);
+    await expectWellMade(page, 'You need a link from your app');
+    await page.goto(await newLink(user));
+    expect(await page.locator('main').innerText()).toContain('asked Planner for this link');
     await enter(page, user);
     await page.getByLabel('Find a server').fill('weather office');
     await press(page, 'Enter');
     await expectWellMade(page, TITLE);
+    expect(await page.locator('.offer').first().innerText()).toContain('Forecasts for your town');
     expect(new URL(page.url()).hash).toBe('#connect');
     await page.getByRole('button', { name: 'Connect Weather Office (weather)' }).click();
     await expectWellMade(page, 'Enter a key');
@@ -196,6 +215,11 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await press(page, 'Enter');
     expect(await page.getByRole('button', { name: 'Connect Weather' }).count()).toBe(0);
     await tab(page);
+    // What the user has ended can be connected again at once.
+    await page.getByRole('button', { name: /^(Revoke|Delete).* Weather Office/ }).click();
+    await page.getByLabel('Find a server').fill('weather office');
+    await press(page, 'Enter');
+    expect(await page.getByRole('button', { name: 'Connect Weather' }).count()).toBe(1);
     expectNothingStrayed(visitor, sb.url);
   });
 
@@ -307,6 +331,41 @@ describe.skipIf(browserMissing !== undefined)(`a user's page ${browserMissing ??
     await one.getByRole('button', { name: /^Revoke/ }).click();
     await expectWellMade(one, 'This request was refused');
     for (const name of [user, second]) expect(await connections(name)).toHaveLength(1);
+  });
+
+  it('starts sign-ins that only its own browser can go on with, whoever gets the link', async () => {
+    await using visitor = await open();
+    const page = await visitor.context.newPage();
+    await using victim = await open();
+    const stranger = await victim.context.newPage();
+    const user = await newKeyUser();
+    await enter(page, user.user);
+    for (const [server, title, button] of [
+      ['notes', 'Connect Notes', 'Continue'],
+      ['weather', 'Enter a key', 'Connect'],
+    ] as const) {
+      await call(user, server);
+      await page.goto(`${sb.url}/manage`);
+      await page.getByRole('button', { name: `(${server})` }).click();
+      await expectWellMade(page, title);
+      await stranger.goto(page.url());
+      await expectWellMade(stranger, 'This link no longer works');
+      const secret = newSecret('web');
+      const fields = { token: formToken(secret), 'value.token': KEY };
+      const sent = await fetch(page.url(), {
+        method: 'POST',
+        redirect: 'manual',
+        headers: { cookie: `sb_browser=${secret}` },
+        body: new URLSearchParams(fields),
+      });
+      expect(sent.status).toBe(400);
+      expect(await connections(user.user)).toEqual([]);
+      expect(await page.getByRole('button', { name: button }).count()).toBe(1);
+    }
+    await page.getByLabel('Key or token').fill(KEY);
+    await page.getByRole('button', { name: 'Connect' }).click();
+    await expectWellMade(page, 'Connected');
+    expect(await connections(user.user)).toMatchObject([{ server_id: 'weather' }]);
   });
 
   it('expires after a quarter of an hour, with everything on it', async () => {

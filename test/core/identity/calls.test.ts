@@ -7,6 +7,7 @@ import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 import { startAuthorised, type AuthorisedServer } from '../../support/upstreams/authorised.ts';
 
+const MINUTE = 60_000;
 const DAY = 86_400_000;
 
 describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
@@ -143,9 +144,26 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
 
       for (let at = 0; at < 10_000; at++) calls.record(ended(user, `tool-${at}`));
       expect(await calls.list(user.id)).toHaveLength(MAX_OF_USER);
+      await sb.elapse(MINUTE);
       calls.record(ended(user, 'last'));
       await calls.list(user.id);
       expect((await stored(user.id)).length).toBeLessThanOrEqual(MAX_OF_USER + 1);
+    });
+
+    // On PGlite, a transaction has the whole database.
+    it.skipIf(kind === 'pglite')('are written while another process has locked older ones', async () => {
+      await using recording = recorder();
+      const { calls } = recording;
+      const user = await newUser();
+      for (let at = 0; at < 200; at++) calls.record(ended(user, `tool-${at}`));
+      await calls.list(user.id);
+      await sb.elapse(MINUTE);
+      await sb.db.transaction(async tx => {
+        await tx.select().from(userCalls).where(eq(userCalls.userId, user.id)).for('update');
+        calls.record(ended(user, 'last'));
+        expect((await calls.list(user.id))[0]?.tool).toBe('last');
+      });
+      expect(await stored(user.id)).toHaveLength(201);
     });
 
     it('with any name are stored', async () => {

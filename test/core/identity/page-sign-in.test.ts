@@ -44,7 +44,8 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       const begun = await agent.submit(await agent.get(start()));
       expect(begun.status).toBe(303);
       const providerUrl = begun.headers.get('location') ?? '';
-      return { agent, providerUrl, callback: await agent.authorize(providerUrl, { login, stopAt: isOurs }) };
+      const callback = await agent.authorize(providerUrl, { login, stopAt: isOurs });
+      return { agent, providerUrl, callback, cookie: begun.headers.getSetCookie().join('; ') };
     }
     async function signIn(login: string) {
       const { agent, callback } = await arrive(login);
@@ -56,6 +57,8 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       return { agent, callback, page: await agent.follow(redirect) };
     }
     const listOf = (agent: UserAgent) => agent.get(`${sb.url}/manage`);
+    const lastAudited = async () =>
+      (await sb.db.select().from(auditLog).orderBy(desc(auditLog.id)).limit(1))[0];
 
     it('opens the page of the user whose id is the verified address, and of nobody else', async () => {
       const login = newLogin();
@@ -76,8 +79,12 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
         .orderBy(desc(manageLinks.createdAt));
       expect(row?.tenant).toBe('local');
       expect(await sb.db.$count(connections)).toBe(before);
-      const [audited] = await sb.db.select().from(auditLog).orderBy(desc(auditLog.id)).limit(1);
-      expect(audited).toMatchObject({ event: 'manage_signed_in', outcome: 'ok', tenantId: 'local' });
+      expect(await lastAudited()).toMatchObject({
+        event: 'manage_signed_in',
+        outcome: 'ok',
+        tenantId: 'local',
+        meta: { provider: 'local' },
+      });
       await sb.elapse(15 * MINUTE);
       expect((await listOf(agent)).status).toBe(400);
     });
@@ -119,6 +126,23 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       expect([page.status, page.html.includes('Nothing is kept for this account')]).toEqual([400, true]);
       expect((await listOf(agent)).status).toBe(400);
       expect(await sb.db.$count(users)).toBe(before);
+      expect(await lastAudited()).toMatchObject({
+        event: 'manage_signed_in',
+        outcome: 'refused',
+        userId: null,
+      });
+    });
+
+    it('opens one page, also at a provider that takes a code twice', async () => {
+      const login = newLogin();
+      await create(`${login}@example.test`);
+      sb.idp.faults.token = { repeats: true };
+      const { agent, callback, cookie } = await arrive(login);
+      expect((await agent.follow(await agent.get(callback))).status).toBe(200);
+      const again = await fetch(callback, { headers: { cookie }, redirect: 'manual' });
+      expect(again.headers.get('location')).toMatch(/^\/manage\/signed-in\?refused=/);
+      expect(again.headers.getSetCookie().join()).not.toContain('web_');
+      expect(await lastAudited()).toMatchObject({ event: 'manage_signed_in', outcome: 'refused' });
     });
 
     it('can be finished only in its own browser, once, within five minutes', async () => {

@@ -10,6 +10,7 @@ import { isFormToken, formToken } from '../../../src/api/pages/cookies.ts';
 import { html, Html, named, type Content } from '../../../src/api/pages/page.ts';
 import { rows } from '../../../src/platform/database/database.ts';
 import { systemClock } from '../../../src/platform/time.ts';
+import { newSecret } from '../../../src/platform/ids.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Metrics } from '../../../src/core/metrics.ts';
 import { startIdentity } from '../../support/identity.ts';
@@ -59,7 +60,7 @@ async function startFailing(error: Error) {
   const core = {
     identity: {
       signIns: { view: fail, result: fail, callback: fail },
-      manage: { isOpen: fail, view: fail },
+      manage: { viewLink: fail, view: fail },
       pageSignIns: { view: fail, returned: () => Promise.resolve() },
       signingKeys: { jwks: fail },
     },
@@ -88,7 +89,8 @@ describe('what goes wrong on our side', () => {
   ])('%s is a page that says nothing of it but where to ask', async (_what, error, status, title) => {
     await using failing = await startFailing(error);
     for (const path of ['/connect/x', '/oauth/callback/x?state=y', '/oauth/done/x', '/manage', '/manage/x']) {
-      const answer = await fetch(failing.url + path);
+      const headers = { cookie: `sb_manage=${newSecret('web')}` };
+      const answer = await fetch(failing.url + path, { headers });
       const text = await answer.text();
       expect([answer.status, answer.headers.get('content-type')]).toEqual([
         status,

@@ -378,15 +378,17 @@ describe.each(DATABASES)('on $name: a server that takes a key', ({ kind, skipped
     expect(json.connections.filter((one: { kind: string }) => one.kind === 'credentials')).toEqual([]);
   });
 
-  it('says in a search whether this caller is connected', async () => {
+  it('says in a search whether this caller is connected, and at once when that ends', async () => {
     const access = async (headers = {}) => {
       const { json } = await sb.post('/v1/search', { query: 'weather office' }, headers);
       return json.servers.find((one: { id: string }) => one.id === 'weather').access;
     };
     expect(await access(sb.as(tokens))).toEqual({ kind: 'credentials', status: 'connect' });
-    await put({ values: { api_key: GOOD } });
+    const { json: made } = await put({ values: { api_key: GOOD } });
     expect(await access(sb.as(tokens))).toEqual({ kind: 'credentials', status: 'connected' });
     expect(await access()).toEqual({ kind: 'credentials', status: 'connect' });
+    await sb.post('/v1/identity/revoke', { user_id: user, connection_id: made.id });
+    expect(await access(sb.as(tokens))).toEqual({ kind: 'credentials', status: 'connect' });
   });
 
   it('finds its key in no row of the database, in no log line, and in no answer', async () => {

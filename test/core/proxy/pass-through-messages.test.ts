@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { messagesIn, methodOf } from '../../../src/core/proxy/pass-through-messages.ts';
+import { callOf, messagesIn, methodOf } from '../../../src/core/proxy/pass-through-messages.ts';
 
 describe('the messages of a batch are counted', () => {
   it.each([
@@ -14,6 +14,25 @@ describe('the messages of a batch are counted', () => {
     ['', 1],
   ])('%s', (body, messages) => {
     expect(messagesIn(Buffer.from(body))).toBe(messages);
+  });
+});
+
+describe('the method and the tool that a user is told of', () => {
+  it.each([
+    ['{"method":"tools/call","params":{"arguments":{"name":"no"},"name":"echo"}}', 'tools/call', 'echo'],
+    ['\uFEFF{"params":{"name":"echo"},"method":"tools/call"}', 'tools/call', 'echo'],
+    ['{"method":"prompts/get","params":{"name":"no"}}', 'prompts/get', undefined],
+    ['{"method":"tools/call","params":{"name":7}}', 'tools/call', undefined],
+    // A server that reads JSON as JavaScript does calls these.
+    ['{"method":"ping","params":{"name":"evil"},"method":"tools/call"}', 'tools/call', 'evil'],
+    ['{"method":"tools/call","params":{"name":"good","name":"evil"}}', 'tools/call', 'evil'],
+    [String.raw`{"m\u0065thod":"tools\/c\u0061ll","params":{"n\u0061me":"evil"}}`, 'tools/call', 'evil'],
+    ['{"result":{"method":"no"},"id":1}', undefined, undefined],
+    ['[{"method":"batch"}]', undefined, undefined],
+    ['{"method":"tools/call", not json', 'tools/call', undefined],
+    ['', undefined, undefined],
+  ])('%s', (body, method, tool) => {
+    expect(callOf(Buffer.from(body))).toEqual({ method, tool });
   });
 });
 

@@ -138,6 +138,7 @@ describe('what the user of a call is told', () => {
   };
   const call = { serverId: 'notes', tool: 'search', kind: 'call' as const };
   const passed = { ...call, kind: 'pass' as const, isPassed: true as const, classify: classifyStatus };
+  const batch = { serverId: 'notes', method: BATCH, kind: 'pass' as const, isPassed: true as const };
   const listing = { serverId: 'notes', method: 'tools/list', kind: 'list' as const };
 
   /** The outcomes that a reporter notes. */
@@ -182,7 +183,9 @@ describe('what the user of a call is told', () => {
     ],
     ['a passed reply', succeeded(passed, 200), ['search answered']],
     ['a passed refusal', succeeded(passed, 404), ['search failed']],
-    ['a batch', succeeded({ ...passed, tool: undefined, method: BATCH }, 200), ['several requests answered']],
+    ['a batch', succeeded(batch, 200), ['several requests answered']],
+    ['a batch of notifications', succeeded(batch, 202), ['several requests answered']],
+    ['a refused batch', succeeded(batch, 404), ['several requests failed']],
     ['a listing', succeeded(listing, {}), []],
     ['a time-out', failed(result, outOfTime(60_000)), ['search failed']],
     ['HTTP 401', failed(result, http(401)), ['search failed']],

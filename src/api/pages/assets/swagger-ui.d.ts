@@ -1,2 +1,2 @@
-/** What `swagger-ui-bundle.js` defines. */
+/** Declares the globals of `swagger-ui-bundle.js`. */
 declare function SwaggerUIBundle(options: object): void;

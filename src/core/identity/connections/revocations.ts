@@ -2,7 +2,7 @@ import { and, eq, inArray, isNull } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Connections } from './connections.ts';
-import { serverTarget } from './holdings.ts';
+import { serverTarget, type Holdings } from './holdings.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
 import { revokedBy } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
@@ -22,10 +22,12 @@ interface Which {
 export class Revocations {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
+  readonly #holdings: Holdings;
 
-  constructor(context: IdentityContext, all: Connections) {
+  constructor(context: IdentityContext, all: Connections, holdings: Holdings) {
     this.#context = context;
     this.#connections = all;
+    this.#holdings = holdings;
   }
 
   /**
@@ -66,6 +68,7 @@ export class Revocations {
         await this.#connections.remove(tx, row, revokedBy(actor));
       await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId }, tx);
     });
+    this.#holdings.forget(tenantId, userId);
     outbox.kick();
     events.kick();
   }
@@ -97,8 +100,9 @@ export class Revocations {
     sessions?: ReturnType<typeof eq>,
   ): Promise<number> {
     const { db, audit, outbox, events } = this.#context;
+    const { tenantId } = actor;
     const count = await db.transaction(async tx => {
-      if (!(await lockUser(tx, actor.tenantId, userId))) return 0;
+      if (!(await lockUser(tx, tenantId, userId))) return 0;
       // A pending sign-in would reconnect, even if nothing is connected yet. Sessions are locked before connections.
       const ending = tx
         .select({ provider: connections.provider })
@@ -113,6 +117,7 @@ export class Revocations {
       }
       return rows.length;
     });
+    this.#holdings.forget(tenantId, userId);
     outbox.kick();
     events.kick();
     return count;

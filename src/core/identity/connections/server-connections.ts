@@ -115,27 +115,25 @@ export class ServerConnections {
 
   /** Ends the shared connection with a server. Resolves to false if there is none. */
   async endShared(actor: Actor & { readonly tenantId: string }, serverId: string): Promise<boolean> {
-    const { context, revocations, holdings } = this.#parts;
+    const { context, revocations } = this.#parts;
     const holder = await findUser(context.db, actor.tenantId, TENANT_HOLDER);
     if (!holder) return false;
-    const done = await revocations.disconnectServer(actor, holder.id, serverId);
-    holdings.forget(actor.tenantId, holder.id);
-    return done;
+    return revocations.disconnectServer(actor, holder.id, serverId);
   }
 
   /**
    * Stores what a user entered on the page behind a link, and completes its session. In mode `caller` it waits for the app.
-   * @returns the next page of the browser; undefined if the link has expired
+   * @returns the next page of the browser; undefined if the link has expired, or is for another browser
    * @throws SwitchboardError `invalid_request`, `credentials_rejected`: the page may be sent again
    */
   async submit(
-    ticket: string,
+    { ticket, browser }: { readonly ticket: string; readonly browser: string },
     given: CredentialValues,
     actor: Actor,
     signal: Cancellation,
   ): Promise<SubmitOutcome | undefined> {
     const { context, connections, holdings } = this.#parts;
-    const session = await sessionOfTicket(context, ticket);
+    const session = await sessionOfTicket(context, ticket, browser);
     const serverId = session && serverIdOf(session.provider);
     if (!session || serverId === undefined) return undefined;
     const { server } = this.form(serverId);

@@ -9,7 +9,7 @@ import { ProviderError, type Account, type Proof, type Provider } from '../conne
 import type { IdentityContext } from '../context.ts';
 import { hasRepeated } from './sign-in.ts';
 
-/** How long a user may take at the provider. */
+/** The time that a user has at the provider. */
 const SIGN_IN_MS = 300_000;
 const PURPOSE = 'page-sign-in';
 /** Enough to know who it is. Nothing else is asked for, and no token is kept. */
@@ -18,7 +18,7 @@ const SCOPES = ['openid', 'email'];
 /** Other ids need no lookup. */
 const TENANT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
-/** What the page before the provider's says. */
+/** The facts on the page before the provider's. */
 export interface PageSignInView {
   readonly app: string | undefined;
   /** The provider's title. */
@@ -46,12 +46,12 @@ type Entered =
 interface Parts {
   readonly context: IdentityContext;
   readonly sealing: Pick<Sealing, 'seal' | 'open'>;
-  /** Opens the page of a user for one browser, and returns the secret of that browser. */
+  /** Opens the page of a user for one browser. Returns the secret of that browser; undefined if the sign-in has opened it before. */
   readonly admit: (
     user: User & { readonly tenantId: string },
     actor: Actor,
-    provider: string,
-  ) => Promise<string>;
+    signIn: { readonly provider: string; readonly state: string },
+  ) => Promise<string | undefined>;
 }
 
 /**
@@ -123,22 +123,19 @@ export class PageSignIns {
     if (rule?.provider.name !== providerName || hasRepeated(query)) return refused('page_sign_in_failed');
     const account = await this.#accountOf(rule.provider, begun, query);
     if (!account) return refused('page_sign_in_failed');
-    return this.#enter(begun.tenantId, rule, account, actor);
+    return this.#enter(begun, rule, account, actor);
   }
 
-  async #enter(
-    tenantId: string,
-    { provider, claim }: Rule,
-    account: Account,
-    actor: Actor,
-  ): Promise<Entered> {
+  async #enter(begun: Begun, { claim }: Rule, account: Account, actor: Actor): Promise<Entered> {
+    const { tenantId, provider } = begun;
     const { context, admit } = this.#parts;
     const userId = claim === 'sub' ? account.subject : account.email;
     const user = userId === undefined ? undefined : await findKnown(context, tenantId, userId);
-    if (user) return { kind: 'entered', browser: await admit({ ...user, tenantId }, actor, provider.name) };
-    const meta = { provider: provider.name };
+    const browser = user && (await admit({ ...user, tenantId }, actor, begun));
+    if (browser !== undefined) return { kind: 'entered', browser };
+    const meta = { provider };
     await context.audit.record(actor, { event: 'manage_signed_in', outcome: 'refused', tenantId, meta });
-    return refused('page_sign_in_unknown');
+    return refused(user ? 'page_sign_in_failed' : 'page_sign_in_unknown');
   }
 
   async #accountOf(provider: Provider, begun: Begun, query: URLSearchParams): Promise<Account | undefined> {

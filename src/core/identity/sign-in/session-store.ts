@@ -3,6 +3,7 @@ import type { Database } from '../../../platform/database/database.ts';
 import { keepWithConnection, type ConnectionRow } from '../connections/stored-tokens.ts';
 import type { Account, Grant } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
+import { PAGE_KEY_ID } from '../../access/caller.ts';
 import { authSessions } from '../schema.ts';
 import { isSecret, sha256 } from '../../../platform/ids.ts';
 import type { IssuedTo } from '../oauth/client.ts';
@@ -82,10 +83,14 @@ export type SessionError = keyof typeof SESSION_ERRORS;
 export const errorOf = (code: string | null): SessionError =>
   code !== null && Object.hasOwn(SESSION_ERRORS, code) ? (code as SessionError) : 'exchange_failed';
 
-/** Finds the session of a link to our own page, while it can still be started. */
+/**
+ * Finds the session of a link to our own page, while it can still be started. One that began on the page of connections is for that
+ * browser alone: its user has no reason to pass the link on, and whoever follows it would connect an account for that user.
+ */
 export async function sessionOfTicket(
   { db }: IdentityContext,
   ticket: string,
+  browser: string | undefined,
 ): Promise<SessionRow | undefined> {
   if (!isSecret(ticket, 'link')) return undefined;
   const [session] = await db
@@ -96,6 +101,7 @@ export async function sessionOfTicket(
         eq(authSessions.ticketHash, sha256(ticket)),
         eq(authSessions.status, 'pending'),
         gt(authSessions.expiresAt, sql`now()`),
+        or(ne(authSessions.apiKeyId, PAGE_KEY_ID), isOwnBrowser(browser)),
       ),
     );
   return session;
@@ -150,6 +156,9 @@ export const isBrowserOf = (session: SessionRow, browser: string | undefined): b
   session.browserHash !== null &&
   Buffer.compare(session.browserHash, sha256(browser)) === 0;
 
+const isOwnBrowser = (browser: string | undefined): SQL =>
+  browser === undefined ? sql`false` : eq(authSessions.browserHash, sha256(browser));
+
 /**
  * Gives a pending session to one callback, once; otherwise returns why it cannot.
  * @param callback.of the sessions that the callback's address is for
@@ -165,12 +174,16 @@ export async function claimSession(
     eq(authSessions.status, 'pending'),
     gt(authSessions.expiresAt, sql`now()`),
   );
-  const ownBrowser = browser === undefined ? sql`false` : eq(authSessions.browserHash, sha256(browser));
   const [claimed] = await db
     .update(authSessions)
     .set({ status: 'claimed', claimedAt: sql`now()`, resultHash: sha256(result) })
     // Without a page of ours no browser is bound: the confirmation of mode `caller` tells whose it is.
-    .where(and(open, or(and(ne(authSessions.mode, 'page'), isNull(authSessions.ticketHash)), ownBrowser)))
+    .where(
+      and(
+        open,
+        or(and(ne(authSessions.mode, 'page'), isNull(authSessions.ticketHash)), isOwnBrowser(browser)),
+      ),
+    )
     .returning();
   if (claimed) return claimed;
   const [elsewhere] = await db.select({ mode: authSessions.mode }).from(authSessions).where(open);

@@ -37,7 +37,7 @@ export interface SessionStatus {
 
 /** Options of a new session, in addition to its draft. */
 type Extras = Partial<
-  Pick<typeof authSessions.$inferInsert, 'returnUrl' | 'allowAccountChange' | 'justInTime'>
+  Pick<typeof authSessions.$inferInsert, 'returnUrl' | 'allowAccountChange' | 'justInTime' | 'browserHash'>
 >;
 
 /** Sign-ins from the caller's side: creating and polling sessions. */
@@ -170,9 +170,15 @@ export class Sessions {
   /**
    * Creates a session that a user asks for on the page of connections. It ends there or, in a tenant whose app confirms sign-ins, at the
    * app, because a link to that page can be passed on.
+   * @param browser the secret of the user's browser, which alone can go on
    * @throws SwitchboardError as `create` and `createForServer`; `identity_token_invalid` if the user was revoked meanwhile
    */
-  async createOnPage(caller: Caller, userId: string, wanted: WantedOnPage): Promise<AuthSession> {
+  async createOnPage(
+    caller: Caller,
+    userId: string,
+    wanted: WantedOnPage,
+    browser: string,
+  ): Promise<AuthSession> {
     const { tenantId, subject } = caller;
     if (!subject) throw new Error('the page of connections belongs to a user');
     const { mode, returnUrl = `${this.#context.publicUrl()}${MANAGE_PATH}` } = await this.#endOf(
@@ -184,7 +190,7 @@ export class Sessions {
     return this.#context.db.transaction(async tx => {
       const user = await lockLiveUser(tx, tenantId, subject);
       await requireRoom(tx, user, { justInTime: false });
-      return this.#insert(tx, caller, user, draft, { returnUrl });
+      return this.#insert(tx, caller, user, draft, { returnUrl, browserHash: sha256(browser) });
     });
   }
 
@@ -341,7 +347,7 @@ export interface SessionRequest {
 /** The path of the page of connections. */
 export const MANAGE_PATH = '/manage';
 
-/** What a user connects on the page of connections: a server, or an account at an identity provider. */
+/** The goal of a sign-in that begins on the page of connections: a server, or an account at an identity provider. */
 export type WantedOnPage =
   { readonly server: ServerHead } | (Target & { readonly scopes: readonly string[] });
 

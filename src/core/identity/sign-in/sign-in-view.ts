@@ -59,9 +59,13 @@ export interface LinkView extends SignInView {
   readonly appOrigin: string | undefined;
 }
 
-/** Returns undefined if the link has expired. */
-export async function viewLink(context: IdentityContext, ticket: string): Promise<LinkView | undefined> {
-  const session = await sessionOfTicket(context, ticket);
+/** Returns undefined if the link has expired, or is for another browser. */
+export async function viewLink(
+  context: IdentityContext,
+  ticket: string,
+  browser: string | undefined,
+): Promise<LinkView | undefined> {
+  const session = await sessionOfTicket(context, ticket, browser);
   if (!session) return undefined;
   const view = await describe(context, session);
   const { providerUrl, atServer } = await pendingSecrets(context, session);

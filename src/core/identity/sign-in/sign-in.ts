@@ -65,9 +65,9 @@ export class SignIns {
     this.#outcomes.findServers(serverOf);
   }
 
-  /** Returns the page behind a link of mode `page`; undefined if the link has expired. */
-  view(ticket: string): Promise<LinkView | undefined> {
-    return viewLink(this.#context, ticket);
+  /** Returns the page behind a link of mode `page`; undefined if the link has expired, or is for another browser. */
+  view(ticket: string, browser: string | undefined): Promise<LinkView | undefined> {
+    return viewLink(this.#context, ticket, browser);
   }
 
   /** Returns undefined if there is no such result, or if it waits for confirmation in another browser. */
@@ -77,10 +77,10 @@ export class SignIns {
 
   /**
    * Binds the sign-in to this browser, also if it was begun in another one, which can then no longer finish it: its user may have
-   * closed it. Returns the URL of the provider's page; undefined if the link has expired.
+   * closed it. Returns the URL of the provider's page; undefined as `view`.
    */
   async begin(ticket: string, browser: string): Promise<string | undefined> {
-    const session = await sessionOfTicket(this.#context, ticket);
+    const session = await sessionOfTicket(this.#context, ticket, browser);
     if (!session) return undefined;
     const [bound] = await this.#context.db
       .update(authSessions)
