@@ -71,16 +71,24 @@ interface Registering {
 }
 
 /** The sealed part of a registration's row. */
-interface StoredClient {
+export interface StoredClient {
   readonly secret?: string | undefined;
   /** Absent: the best that the authorization server supports. */
   readonly authMethod?: AuthMethod | undefined;
   /** As of the settings, for a client that the operator has entered. */
-  readonly scopes?: readonly string[];
-  readonly allowedOrigins?: readonly string[];
+  readonly scopes?: readonly string[] | undefined;
+  readonly allowedOrigins?: readonly string[] | undefined;
 }
 
 type Row = typeof oauthClients.$inferSelect;
+
+/** A client as the operator enters it. An absent part stays as it was entered before with the same id; null removes it. */
+export interface EnteredClient extends Pick<RegisteredClient, 'id'> {
+  readonly secret?: string | null | undefined;
+  readonly authMethod?: AuthMethod | null | undefined;
+  readonly scopes?: readonly string[] | null | undefined;
+  readonly allowedOrigins?: readonly string[] | null | undefined;
+}
 
 /** Switchboard's clients at authorization servers: found, or registered at the first sign-in. */
 export class Clients {
@@ -159,18 +167,27 @@ export class Clients {
     if (configured) return configured;
     const row = await this.#current(issuer, this.redirectUri(issuer));
     if (!row?.byOperator || row.sealed === null) return undefined;
-    const { secret, allowedOrigins = [] } = await this.#stored(row);
+    const { secret, allowedOrigins = [] } = await this.stored(row);
     return { secret, allowedOrigins };
   }
 
   /** Stores a client that the operator has registered, instead of an earlier one. Tokens that were issued to that stay valid. */
-  async enter(actor: Partial<Actor>, issuer: string, client: RegisteredClient): Promise<void> {
+  async enter(actor: Partial<Actor>, issuer: string, client: EnteredClient): Promise<void> {
     const { db, vault, audit } = this.#context;
     const id = newId('cli');
-    const { id: clientId, ...stored } = client;
-    const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored satisfies StoredClient);
+    const { id: clientId } = client;
     const redirectUri = this.redirectUri(issuer);
     await db.transaction(async tx => {
+      const row = await this.#current(issuer, redirectUri, tx);
+      const isSame = row?.byOperator === true && row.clientId === clientId;
+      const before: StoredClient = isSame ? await this.stored(row) : {};
+      const stored: StoredClient = {
+        secret: chosen(client.secret, before.secret),
+        authMethod: chosen(client.authMethod, before.authMethod),
+        scopes: chosen(client.scopes, before.scopes),
+        allowedOrigins: chosen(client.allowedOrigins, before.allowedOrigins),
+      };
+      const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored);
       await this.#retireAll(tx, issuer);
       await tx.insert(oauthClients).values({ id, issuer, redirectUri, clientId, sealed, byOperator: true });
       await audit.record(actor, { event: 'oauth_client_entered', outcome: 'ok', meta: { issuer } }, tx);
@@ -264,8 +281,12 @@ export class Clients {
   }
 
   /** Returns the registration for new sign-ins, or the row of one under way. */
-  async #current(issuer: string, redirectUri: string): Promise<Row | undefined> {
-    const [row] = await this.#context.db
+  async #current(
+    issuer: string,
+    redirectUri: string,
+    db: Database = this.#context.db,
+  ): Promise<Row | undefined> {
+    const [row] = await db
       .select()
       .from(oauthClients)
       .where(
@@ -405,7 +426,7 @@ export class Clients {
     const isNew = row.retiredAt === null;
     const leftMs = (secretExpiresAt?.getTime() ?? Infinity) - this.#context.clock.now();
     if (isNew && leftMs < SECRET_LEFT_SEC * 1_000) return undefined;
-    const { secret, scopes, ...stored } = await this.#stored(row);
+    const { secret, scopes, ...stored } = await this.stored(row);
     const authMethod = stored.authMethod ?? preferred ?? methodFor(metadata, WITH_SECRET);
     return {
       issuer,
@@ -419,10 +440,14 @@ export class Clients {
     };
   }
 
-  #stored(row: Row): Promise<StoredClient> {
+  /** Opens the sealed part of a row. */
+  stored(row: Row): Promise<StoredClient> {
     return this.#context.vault.openJson<StoredClient>(clientBinding(row), row.sealed ?? '');
   }
 }
+
+const chosen = <T>(given: T | null | undefined, before: T | undefined): T | undefined =>
+  given === undefined ? before : (given ?? undefined);
 
 const holds = ({ id, leaseId }: Lease) => and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
 
