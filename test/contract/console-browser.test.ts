@@ -189,6 +189,11 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await said(page, /Stored the key of Added here/);
     await button(page, 'Refresh tools').click();
     await button(page, 'Try echo').click();
+    await button(page, 'Write JSON').click();
+    await dialog(page).getByLabel('Arguments as JSON').fill('{"message": }');
+    await dialog(page).getByRole('button', { name: 'Call' }).click();
+    await dialog(page).getByText('The arguments must be JSON').waitFor();
+    await button(page, 'Use the form').click();
     await dialog(page).getByLabel('message').fill('hello from the console');
     await dialog(page).getByRole('button', { name: 'Call' }).click();
     await dialog(page).getByText('Done', { exact: true }).waitFor();
@@ -203,13 +208,23 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectHarmless(operator);
   });
 
-  it('connects a server by a sign-in in another tab', async () => {
+  it('connects a server by a sign-in in another tab, also after a lost connection', async () => {
     await using operator = await signedIn();
     const { page, context } = operator;
     await operator.open('#/catalogue/notes');
     await button(page, 'Connect').click();
+    await dialog(page).getByLabel('Users without a connection').check();
+    await dialog(page).getByRole('button', { name: 'Continue' }).click();
+    const link = page.getByRole('link', { name: 'Open the sign-in' });
+    const address = await link.getAttribute('href');
+    await context.setOffline(true);
+    await page.getByText('The connection to Switchboard is lost').waitFor();
+    await context.setOffline(false);
+    await page.getByText('The connection to Switchboard is lost').waitFor({ state: 'detached' });
+    await operator.settled();
+    expect(await link.getAttribute('href')).toBe(address);
     const opened = context.waitForEvent('page');
-    await page.getByRole('link', { name: 'Open the sign-in' }).click();
+    await link.click();
     const tab = await opened;
     await tab.getByRole('button').click();
     await tab.getByRole('link', { name: 'Allow' }).click();
@@ -217,6 +232,29 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Connect again').waitFor();
     await operator.open('#/connections?shared=yes');
     await page.getByRole('row').filter({ hasText: 'Whole tenant' }).first().waitFor();
+    const { connections } = (await sb.get('/v1/admin/connections')).json;
+    expect(connections.filter((one: any) => one.server_id === 'notes')).toMatchObject([{ for_users: true }]);
+  });
+
+  it('an edit in the form keeps what the form does not show', async () => {
+    const auth = { scopes: ['read'], issuer: 'https://issuer.example' };
+    const entry = { id: 'edited', name: 'Edited', description: 'Keeps it.', remote_url: 'https://edited.example/mcp' };
+    for (const [kind, requires] of [
+      ['unknown', 'Find out'],
+      ['credentials', 'A key'],
+    ] as const) {
+      const put = await sb.put('/v1/admin/catalogue/edited', { ...entry, auth: { kind, ...auth } });
+      expect(put.status, put.text).toBe(200);
+      await using operator = await signedIn();
+      const { page } = operator;
+      await operator.open('#/catalogue/edited');
+      await button(page, 'Edit').click();
+      expect(await dialog(page).getByLabel('Requires').locator('option:checked').innerText()).toBe(requires);
+      await dialog(page).getByLabel('Name').fill('Edited here');
+      await dialog(page).getByRole('button', { name: 'Save' }).click();
+      await page.getByRole('heading', { level: 1, name: 'Edited here' }).waitFor();
+      expect((await sb.get('/v1/admin/catalogue/edited')).json.auth).toMatchObject(auth);
+    }
   });
 
   it('makes a key with a quota, which is shown once, and rotates and revokes it', async () => {
@@ -271,6 +309,24 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByRole('button', { name: 'Store' }).click();
     await said(page, /Its redirect URI must be http/);
     await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor();
+    const settings = { token_auth_method: 'client_secret_post', scopes: ['read'] };
+    await sb.put('/v1/admin/setup/oauth-clients', {
+      issuer: 'https://auth.example',
+      client_id: 'client-1',
+      ...settings,
+    });
+    await operator.open('#/keys');
+    await operator.open('#/setup');
+    await button(page, 'Replace https://auth.example').click();
+    await dialog(page).getByLabel('Other origins').fill('https://mcp.example');
+    await dialog(page).getByRole('button', { name: 'Store' }).click();
+    await said(page, 'Stored the app for https://auth.example.');
+    const { oauth_clients: clients } = (await sb.get('/v1/admin/setup')).json;
+    expect(clients.find((one: any) => one.client_id === 'client-1')).toMatchObject({
+      ...settings,
+      has_secret: true,
+      allowed_origins: ['https://mcp.example'],
+    });
     expect((await sb.get('/v1/admin/setup')).text).not.toContain('secret-0123456789');
     await button(page, 'Remove https://auth.example').click();
     await dialog(page).getByRole('button', { name: 'Remove' }).click();

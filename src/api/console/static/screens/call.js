@@ -14,7 +14,7 @@ export function CallDialog({ server, tool, onClose }) {
   /** @param {Record<string, string>} given */
   const call = async given => {
     setResult(undefined);
-    const args = isJson ? JSON.parse(given['json'] || '{}') : argumentsOf(fields ?? [], given);
+    const args = isJson ? read('The arguments', given['json'] || '{}') : argumentsOf(fields ?? [], given);
     const startedAt = performance.now();
     const answer = await ask('call', {
       method: 'POST',

@@ -123,14 +123,17 @@ const kindOf = server => KINDS[server?.auth?.kind] ?? server?.auth?.kind ?? '';
 /** Returns the entry of a form. Fields that the form does not have keep their values. @param {Record<string, string>} fields @param {any} server */
 function entryOf({ kind = '', provider = '', categories = '', ...fields }, server) {
   const words = categories.split(',').map(word => word.trim());
-  const auth = kind === '' ? undefined : { ...server?.auth, kind, ...(provider === '' ? {} : { provider }) };
-  // Without tools in the entry, the known ones stay.
-  const { auth: _old, ...rest } = entryOnly(server ?? {});
+  const auth = {
+    ...server?.auth,
+    kind: kind || 'unknown',
+    provider: kind === 'provider' && provider !== '' ? provider : undefined,
+  };
   return {
-    ...rest,
+    // Without tools in the entry, the known ones stay.
+    ...entryOnly(server ?? {}),
     ...fields,
     categories: words.filter(word => word !== ''),
-    ...(auth === undefined ? {} : { auth: kind === 'provider' ? auth : { ...auth, provider: undefined } }),
+    auth,
   };
 }
 
