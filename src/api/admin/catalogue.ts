@@ -170,9 +170,7 @@ const list = endpoint({
     tools: z
       .enum(['yes', 'no', 'suspicious'])
       .optional()
-      .describe(
-        'Whether tools are known. suspicious: one of them matches a suspicion rule; up to a minute old.',
-      ),
+      .describe('Whether tools are known. suspicious: one of them matches a suspicion rule.'),
     active: z.enum(['yes', 'no', 'all']).default('yes'),
     origin: z.enum(ORIGINS).optional(),
     limit: page.limit.refine(limit => limit <= MAX_PAGE, `must be at most ${MAX_PAGE}`),

@@ -42,7 +42,6 @@ import {
 import { sharing, toServers } from './to-server.ts';
 import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
-import { SuspiciousServers } from './tools/suspicious-servers.ts';
 
 export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
 
@@ -73,7 +72,6 @@ export class Catalogue {
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, HeldServer>();
   readonly #recent: RecentServers;
-  readonly suspicious: SuspiciousServers;
   readonly #writes = new SerialQueue();
   /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
@@ -87,7 +85,6 @@ export class Catalogue {
     this.#log = log;
     this.#cursor = cursor;
     this.#recent = new RecentServers(db);
-    this.suspicious = new SuspiciousServers(db);
   }
 
   /** @param options.shared true if other processes write to the same database; see `catchUp` */

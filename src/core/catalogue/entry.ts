@@ -204,6 +204,8 @@ export interface ServerHead {
 export interface HeldServer extends ServerHead {
   readonly toolCount: number;
   readonly exampleCount: number;
+  /** True: a tool matches a suspicion rule. */
+  readonly isSuspicious: boolean;
 }
 
 /** A catalogued server as it is called; without tools only the head was read. */
@@ -233,7 +235,12 @@ export function headOf(server: Server): HeldServer {
     registry,
     ...head
   } = server;
-  const held = { ...head, toolCount: tools.length, exampleCount: examples.length };
+  const held = {
+    ...head,
+    toolCount: tools.length,
+    exampleCount: examples.length,
+    isSuspicious: tools.some(({ suspicious }) => suspicious !== undefined),
+  };
   if (!registry) return held;
   const { document: _document, ...mark } = registry;
   return { ...held, registry: mark };

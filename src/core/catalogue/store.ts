@@ -30,6 +30,7 @@ interface Transactions {
 
 const exampleCount = sql<number>`coalesce(jsonb_array_length(${table.examples}), 0)::int`;
 const toolCount = sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`;
+const isSuspicious = sql<boolean>`(jsonb_path_exists(${table.tools}, '$[*].suspicious') or exists (select from ${parts} where ${parts.serverId} = ${table.id} and jsonb_path_exists(${parts.tools}, '$[*].suspicious')))`;
 
 /** Reads the heads of all stored servers. Yields to the event loop between pages. */
 export async function readHeads(db: Database): Promise<HeldServer[]> {
@@ -50,14 +51,22 @@ export async function readHeads(db: Database): Promise<HeldServer[]> {
         unreachable: table.unreachable,
         toolCount,
         exampleCount,
+        isSuspicious,
       })
       .from(table)
       .where(last === undefined ? undefined : gt(table.id, last))
       .orderBy(asc(table.id))
       .limit(HEADS_OF_A_PAGE);
-    for (const { toolCount: tools, exampleCount: examples, registry, ...row } of page) {
+    for (const { registry, ...row } of page) {
       const mark = registry === null ? {} : { registry };
-      heads.push({ ...headFrom(row), ...mark, toolCount: tools, exampleCount: examples });
+      const { toolCount: tools, exampleCount: examples, isSuspicious: suspicious } = row;
+      heads.push({
+        ...headFrom(row),
+        ...mark,
+        toolCount: tools,
+        exampleCount: examples,
+        isSuspicious: suspicious,
+      });
     }
     last = page.at(-1)?.id;
     if (last === undefined || page.length < HEADS_OF_A_PAGE) return heads;
