@@ -225,6 +225,34 @@ describe('the end of a session', () => {
     expect(await ask('/console/session', cookie)).toMatchObject({ status: 401 });
   });
 
+  it('is put off in the database at most once a minute, so that most requests write nothing [console.end]', async () => {
+    const cookie = await signedIn(sb.key);
+    const secret = cookie.split('=')[1] ?? '';
+    const version = async () =>
+      (
+        await database.db
+          .select({ xmin: sql<string>`xmin::text` })
+          .from(consoleSessions)
+          .where(eq(consoleSessions.hash, createHash('sha256').update(secret).digest()))
+      )[0]?.xmin;
+    const before = await version();
+    await keysWith(cookie);
+    expect(await version()).toBe(before);
+    await age(secret, 2);
+    const aged = await version();
+    await keysWith(cookie);
+    expect(await version()).not.toBe(aged);
+  });
+
+  it('comes for all at once, of which only those that had not ended count [console.end]', async () => {
+    await sb.admin.request('POST', '/console/end');
+    const [live, gone] = [await signedIn(sb.key), await signedIn(sb.key)];
+    await linkOf();
+    await age(gone.split('=')[1] ?? '', 31);
+    expect((await sb.admin.request('POST', '/console/end')).json).toEqual({ ended: 2 });
+    expect((await keysWith(live)).status).toBe(401);
+  });
+
   it('comes after twelve hours however much it is used [console.end]', async () => {
     const cookie = await signedIn(sb.key);
     const secret = cookie.split('=')[1] ?? '';
@@ -254,6 +282,22 @@ describe('the end of a session', () => {
     const ended = await post('/console/session/end', {}, { cookie: cookieOf(again) });
     expect(ended.headers.getSetCookie()[0]).toMatch(/^sb_console=; .*Expires=Thu, 01 Jan 1970/);
     expect((await keysWith(cookieOf(again))).status).toBe(401);
+  });
+});
+
+describe('a sign-in by a link', () => {
+  it('counts even if the earlier session of the browser cannot be ended [console.session]', async () => {
+    const before = await signedIn(sb.key);
+    await database.db.execute(
+      sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`,
+    );
+    await database.db.execute(
+      sql`create trigger refuse before delete on console_sessions for each row execute function refuse()`,
+    );
+    const answer = await signIn({ link: await linkOf() }, { cookie: before });
+    await database.db.execute(sql`drop trigger refuse on console_sessions`);
+    expect(answer.status).toBe(500);
+    expect((await keysWith(cookieOf(answer))).status).toBe(200);
   });
 });
 

@@ -53,9 +53,10 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   session.post(async (request, response) => {
     requireConsole(request);
     const cookie = await signIn(request, response);
+    // At once, since a link is used up: whatever fails after this, the browser is signed in.
+    cookies.setOperator(response, cookie);
     const before = cookies.operator(request);
     if (before !== undefined) await sessions.end(before, actorOf(response));
-    cookies.setOperator(response, cookie);
     sendJson(response, await found(cookie));
   });
   session.all((request, response) => {

@@ -124,21 +124,27 @@ export class ConsoleSessions {
       gt(table.expiresAt, sql`now()`),
       gt(table.idleUntil, sql`now()`),
     );
-    const [found] = await db
-      .select({ session: table, key: { id: apiKeys.id, name: apiKeys.name } })
-      .from(table)
-      .leftJoin(apiKeys, and(eq(apiKeys.id, table.keyId), isLiveKey))
-      .where(isLive);
-    if (!found || !this.#isKeyLive(cookie, found.session, found.key !== null)) return undefined;
     const isDue = lt(
       table.idleUntil,
       sql`${minutesFromNow(IDLE_MINUTES)} - make_interval(secs => ${TOUCH_SEC})`,
     );
-    const [touched] = await db
-      .update(table)
-      .set({ idleUntil: minutesFromNow(IDLE_MINUTES) })
-      .where(and(isLive, isDue))
-      .returning({ idleUntil: table.idleUntil });
+    const [found] = await db
+      .select({
+        session: table,
+        key: { id: apiKeys.id, name: apiKeys.name },
+        isDue: sql<boolean>`${isDue}`,
+      })
+      .from(table)
+      .leftJoin(apiKeys, and(eq(apiKeys.id, table.keyId), isLiveKey))
+      .where(isLive);
+    if (!found || !this.#isKeyLive(cookie, found.session, found.key !== null)) return undefined;
+    const [touched] = found.isDue
+      ? await db
+          .update(table)
+          .set({ idleUntil: minutesFromNow(IDLE_MINUTES) })
+          .where(isLive)
+          .returning({ idleUntil: table.idleUntil })
+      : [];
     const { role, keyId, idleUntil, expiresAt } = found.session;
     return {
       role,
@@ -175,7 +181,9 @@ export class ConsoleSessions {
   async endAll(actor: Partial<Actor>): Promise<number> {
     const { db, audit } = this.#parts;
     return db.transaction(async tx => {
-      const { length: ended } = await tx.delete(table).returning({ hash: table.hash });
+      const isLive = sql<boolean>`least(${table.expiresAt}, ${table.idleUntil}) > now()`;
+      const rows = await tx.delete(table).returning({ isLive });
+      const ended = rows.filter(one => one.isLive).length;
       await audit.record(actor, { event: 'console_signed_out', outcome: 'ok', meta: { ended } }, tx);
       return ended;
     });
