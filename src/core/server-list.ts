@@ -81,7 +81,7 @@ const TOOLS_CONDITIONS: Readonly<
 > = {
   yes: ({ toolCount }) => toolCount > 0,
   no: ({ toolCount }) => toolCount === 0,
-  suspicious: one => one.isSuspicious,
+  suspicious: ({ suspiciousCount }) => suspiciousCount > 0,
 };
 
 /** No id, name or address contains a line break. */

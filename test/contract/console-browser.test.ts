@@ -238,7 +238,12 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
 
   it('an edit in the form keeps what the form does not show', async () => {
     const auth = { scopes: ['read'], issuer: 'https://issuer.example' };
-    const entry = { id: 'edited', name: 'Edited', description: 'Keeps it.', remote_url: 'https://edited.example/mcp' };
+    const entry = {
+      id: 'edited',
+      name: 'Edited',
+      description: 'Keeps it.',
+      remote_url: 'https://edited.example/mcp',
+    };
     for (const [kind, requires] of [
       ['unknown', 'Find out'],
       ['credentials', 'A key'],

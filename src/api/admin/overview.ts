@@ -122,7 +122,7 @@ function toDosOf(core: Core): z.output<typeof toDo>[] {
   let isEmpty = true;
   for (const server of catalogue.active()) {
     isEmpty = false;
-    if (server.isSuspicious) suspicious.push(server.id);
+    if (server.suspiciousCount > 0) suspicious.push(server.id);
     if (core.health.healthOf(server)?.state === 'unreachable') failing.push(server.id);
   }
   return [

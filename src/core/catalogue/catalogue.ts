@@ -31,6 +31,7 @@ import {
 import { RecentServers } from './recent-servers.ts';
 import {
   ConcurrentEdit,
+  readDescribed,
   readHeads,
   readServers,
   retireServers,
@@ -136,6 +137,11 @@ export class Catalogue {
     // Access is shown before it is written.
     for (const [id, server] of found) found.set(id, keepingLearned(server, this.#byId.get(id)));
     return found;
+  }
+
+  /** Returns the descriptions and categories of servers. */
+  readDescribed(ids: readonly string[]): ReturnType<typeof readDescribed> {
+    return readDescribed(this.#db, ids);
   }
 
   /** Returns a whole active server. @throws SwitchboardError as `require` */

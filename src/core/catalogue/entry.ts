@@ -204,8 +204,8 @@ export interface ServerHead {
 export interface HeldServer extends ServerHead {
   readonly toolCount: number;
   readonly exampleCount: number;
-  /** True: a tool matches a suspicion rule. */
-  readonly isSuspicious: boolean;
+  /** The number of tools that match a suspicion rule. */
+  readonly suspiciousCount: number;
 }
 
 /** A catalogued server as it is called; without tools only the head was read. */
@@ -239,7 +239,7 @@ export function headOf(server: Server): HeldServer {
     ...head,
     toolCount: tools.length,
     exampleCount: examples.length,
-    isSuspicious: tools.some(({ suspicious }) => suspicious !== undefined),
+    suspiciousCount: tools.filter(({ suspicious }) => suspicious !== undefined).length,
   };
   if (!registry) return held;
   const { document: _document, ...mark } = registry;

@@ -76,7 +76,7 @@ describe.each([
       const entries = [entry('a', [misleading]), entry('b', [...many, misleading]), entry('c', many)];
       await catalogue.put(entries, { origin: 'operator' });
       for (const held of [catalogue, await Catalogue.load(database.db)])
-        expect(['a', 'b', 'c'].map(id => held.get(id)?.isSuspicious)).toEqual([true, true, false]);
+        expect(['a', 'b', 'c'].map(id => held.get(id)?.suspiciousCount)).toEqual([1, 1, 0]);
     });
 
     it('takes the row for the whole where a program from before the parts has written it', async () => {
