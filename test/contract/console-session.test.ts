@@ -161,6 +161,66 @@ describe('signing in to the console', () => {
   });
 });
 
+describe('what strangers can do', () => {
+  const start = (admin = '') =>
+    startTestSwitchboard({ env: admin === '' ? {} : { SWITCHBOARD_RATE_LIMIT: `admin=${admin}` } });
+  const statusesOf = async (at: RunningSwitchboard, rounds: number, path: string, init: object) => {
+    const statuses: number[] = [];
+    for (let round = 0; round < rounds; round++)
+      statuses.push((await exchange(at.url + path, { headers: OURS, ...init })).status);
+    return statuses;
+  };
+
+  it('a key signs in as often as it may ask the admin API, also one without the scope [console.session]', async () => {
+    await using other = await start('5/60');
+    const { json } = await other.admin.request('POST', '/keys', { name: 'plain', scopes: ['search'] });
+    const send = (key: string) =>
+      statusesOf(other, 7, '/console/session', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...OURS },
+        body: JSON.stringify({ key }),
+      });
+    expect(await send(json.key)).toEqual([403, 403, 403, 403, 403, 429, 429]);
+    expect(await send(other.key)).toEqual([200, 200, 200, 200, 200, 429, 429]);
+    const { audit } = (await other.admin.request('GET', '/audit?event=console_signed_in')).json;
+    expect(audit).toHaveLength(10);
+  });
+
+  it('a key has 100 sessions at most, and a further one ends the oldest [console.session]', async () => {
+    const { id, key } = await keyWith(['admin']);
+    const oldest = await signedIn(key);
+    await database.db.execute(sql`
+      insert into console_sessions (hash, is_link, key_id, role, expires_at, idle_until)
+      select sha256(n::text::bytea), false, ${id}, 'admin', now() + interval '1 hour', now() + interval '1 hour'
+      from generate_series(1, 99) n`);
+    expect((await keysWith(oldest)).status).toBe(200);
+    const newest = await signedIn(key);
+    expect((await keysWith(oldest)).status).toBe(401);
+    expect((await keysWith(newest)).status).toBe(200);
+  });
+
+  it.each([
+    ['GET', '/console/session', 401],
+    ['POST', '/console/session/end', 200],
+    ['GET', '/v1/admin/keys', 401],
+  ])(
+    'an address that guesses cookies is stopped at %s %s [console.session]',
+    async (method, path, status) => {
+      await using other = await start();
+      const signed = await exchange(`${other.url}/console/session`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...OURS },
+        body: JSON.stringify({ key: other.key }),
+      });
+      const cookie = `sb_console=web_${'x'.repeat(43)}`;
+      const statuses = await statusesOf(other, 62, path, { method, headers: { ...OURS, cookie } });
+      expect(statuses).toEqual([...Array<number>(60).fill(status), 429, 429]);
+      const mine = { headers: { ...OURS, cookie: cookieOf(signed) } };
+      expect((await exchange(`${other.url}/v1/admin/keys`, mine)).status).toBe(200);
+    },
+  );
+});
+
 describe('a link of the command line', () => {
   it('signs one browser in, once [console.link]', async () => {
     const link = await linkOf();
