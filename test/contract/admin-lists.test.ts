@@ -107,6 +107,7 @@ describe('connections of all tenants', () => {
     'cursor=x',
     'cursor=2026-02-30T00:00:00.000000Z~con_x',
     'cursor=0000-01-01T00:00:00.000000Z~con_x',
+    'cursor=2026-01-01T00:00:00.000000%2B23:59~con_x',
     'kind=any',
     'limit=0',
     'tenant=A',

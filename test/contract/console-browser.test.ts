@@ -20,6 +20,8 @@ import { startAuthorised, type AuthorisedServer } from '../support/upstreams/aut
 
 /** A text that runs as a script wherever it is taken for markup. */
 const HOSTILE = `"'><img src=x onerror="globalThis.hacked=1;alert(1)"><script>globalThis.hacked=1</script>`;
+/** The API takes ids of users as they are. */
+const HOSTILE_USER = `\u{202e}\u{200b}${HOSTILE}`;
 const SCRIPT_URL = 'javascript:globalThis.hacked=1';
 
 /** Storing more takes too long for every run. */
@@ -102,7 +104,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     const made = await sb.post('/v1/admin/keys', { name: 'Looks only', scopes: ['admin_read'] });
     readKey = made.json.key;
     const values = { values: { token: 'key-0123456789' }, server_id: 'keyed' };
-    await sb.put('/v1/identity/connections', { ...values, user_id: HOSTILE });
+    await sb.put('/v1/identity/connections', { ...values, user_id: HOSTILE_USER });
     await sb.put('/v1/identity/connections', { ...values, user_id: 'ada' });
   });
   afterAll(async () => {
@@ -120,6 +122,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
   /** No text has become a script or an element, and nothing came from elsewhere. */
   async function expectHarmless({ page, ...visitor }: Operator) {
     expect(await page.evaluate(() => 'hacked' in globalThis)).toBe(false);
+    expect(await page.locator('#console').innerText()).not.toMatch(/[\u{200b}\u{202e}]/u);
     expect(await page.locator('#console img, #console script, a[href^="javascript"]').count()).toBe(0);
     expectNothingStrayed(visitor, sb.url);
   }
@@ -179,6 +182,10 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await form.getByLabel('Requires').selectOption('A key');
     await form.getByRole('button', { name: 'Add' }).click();
     expect(await form.isVisible()).toBe(true);
+    await form.getByLabel('Id', { exact: true }).fill('filler');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByText('There is a server with the id filler').waitFor();
+    expect((await sb.get('/v1/admin/catalogue/filler')).json.name).toBe('Filler');
     await form.getByLabel('Id', { exact: true }).fill('added');
     await form.getByRole('button', { name: 'Add' }).click();
     await page.getByRole('heading', { level: 1, name: 'Added here' }).waitFor();
@@ -288,6 +295,25 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await row.waitFor({ state: 'detached' });
     for (const ended of [key, next])
       expect((await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': ended })).status).toBe(401);
+  });
+
+  it('has users of a tenant sign in to their page with a provider', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    const signIn = async () => (await sb.get('/v1/admin/tenants/planner')).json.sign_in;
+    for (const [provider, expected] of [
+      ['local', { provider: 'local', user_id: 'sub' }],
+      ['', null],
+    ] as const) {
+      await operator.open('#/keys');
+      await operator.open('#/keys/tenants');
+      await button(page, 'Edit planner').click();
+      await dialog(page).getByLabel('Users sign in to their page with').fill(provider);
+      await dialog(page).getByLabel('Their id is').selectOption('The id at the provider');
+      await dialog(page).getByRole('button', { name: 'Save' }).click();
+      await dialog(page).waitFor({ state: 'detached' });
+      expect(await signIn()).toEqual(expected);
+    }
   });
 
   it('finds the connections of a user, and revokes everything of the user', async () => {

@@ -298,7 +298,12 @@ const put = endpoint({
 
 async function putEntry(core: Core, caller: Caller, entry: Entry) {
   const { catalogue, audit } = core;
-  const meta = { server: entry.id };
+  const before = catalogue.get(entry.id);
+  const meta = {
+    server: entry.id,
+    host: new URL(entry.remote_url).host,
+    ...(before ? { before_host: new URL(before.remoteUrl).host, before_origin: before.origin } : {}),
+  };
   await catalogue.put([entry], {
     origin: 'operator',
     keepsTools: entry.tools === undefined,

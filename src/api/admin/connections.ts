@@ -180,6 +180,7 @@ const connectServer = endpoint({
 const pollServer = endpoint({
   ...ADMIN,
   method: 'get',
+  onlyGet: true,
   path: '/connections/session',
   operationId: 'getSharedSession',
   summary: 'Poll the sign-in of a tenant',

@@ -112,7 +112,7 @@ export const cursorOf = (next: Place | undefined): string | null =>
 
 /** Reads such a cursor. @throws SwitchboardError `invalid_request` */
 export function placeOf(cursor: string): Place {
-  const [, createdAt = '', id = ''] = /^([^~]{1,40})~(\w{1,40})$/.exec(cursor) ?? [];
+  const [, createdAt = '', id = ''] = /^([^~]{1,40}Z)~(\w{1,40})$/.exec(cursor) ?? [];
   if (!time.safeParse(createdAt).success) throw wrongCursor();
   return { createdAt, id };
 }

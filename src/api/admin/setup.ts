@@ -99,6 +99,12 @@ const issuer = z
   .refine(isStorable, 'must not contain a NUL character or an unpaired surrogate')
   .describe('The issuer, exactly as GET /setup has it.');
 
+/** RFC 8414 §2: an issuer has no query and no fragment. A user name or password would be shown to everybody who may look. */
+const isPlain = (text: string) => {
+  const { username, password } = new URL(text);
+  return username === '' && password === '' && !/[?#]/.test(text);
+};
+
 const enterClient = endpoint({
   ...ADMIN,
   method: 'put',
@@ -109,7 +115,7 @@ const enterClient = endpoint({
     'Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. With an unchanged client_id, an absent field keeps its value; null removes it. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.',
   errors: [],
   bodySchema: z.strictObject({
-    issuer,
+    issuer: issuer.refine(isPlain, 'must have no user name, password, query or fragment'),
     client_id: storable(z.string().min(1).max(2_048)),
     client_secret: z.string().min(1).max(4_096).nullish(),
     token_auth_method: clientFields.token_auth_method.nullable(),

@@ -132,6 +132,16 @@ describe.each(DATABASES)('on $name: an OAuth app that the operator enters', ({ k
     expect(await shown()).toMatchObject({ client_id: 'another', has_secret: false, scopes: [] });
   });
 
+  it('is stored however many enter one at once', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, at) => enter(sb, scene, { client_id: `by-${at}` })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    expect((await setup(sb)).oauth_clients).toHaveLength(1);
+  });
+
   it('is neither shown nor used once PUBLIC_URL has changed', async () => {
     await using sb = await start();
     await using scene = await addScene(sb, { issuer: { registration: 'none' } });
@@ -152,6 +162,9 @@ describe.each(DATABASES)('on $name: an OAuth app that the operator enters', ({ k
       { issuer: 'ftp://x.example' },
       { issuer: 'https://x.example/\0' },
       { issuer: 'no url' },
+      { issuer: 'https://user:secret@x.example' },
+      { issuer: 'https://x.example/?key=secret' },
+      { issuer: 'https://x.example/#secret' },
       { client_id: '' },
       { client_id: 'a\0' },
       { token_auth_method: 'private_key_jwt' },

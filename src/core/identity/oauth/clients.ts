@@ -188,8 +188,16 @@ export class Clients {
         allowedOrigins: chosen(client.allowedOrigins, before.allowedOrigins),
       };
       const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored);
-      await this.#retireAll(tx, issuer);
-      await tx.insert(oauthClients).values({ id, issuer, redirectUri, clientId, sealed, byOperator: true });
+      // Somebody else may enter or register one at the same time.
+      for (let written = 0; written === 0;) {
+        await this.#retireAll(tx, issuer);
+        const inserted = await tx
+          .insert(oauthClients)
+          .values({ id, issuer, redirectUri, clientId, sealed, byOperator: true })
+          .onConflictDoNothing()
+          .returning({ id: oauthClients.id });
+        written = inserted.length;
+      }
       await audit.record(actor, { event: 'oauth_client_entered', outcome: 'ok', meta: { issuer } }, tx);
     });
     this.#failed.delete(issuer);

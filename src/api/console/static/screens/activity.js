@@ -162,7 +162,7 @@ const Records = ({ records }) =>
     ]}
   />`;
 
-/** Who acted, if it was not a key with a name of its own. @type {Record<string, string>} */
+/** Names actors other than a key with a name of its own. @type {Record<string, string>} */
 const ACTORS = {
   operator: 'Command line',
   environment: 'SWITCHBOARD_API_KEY',

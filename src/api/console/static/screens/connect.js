@@ -116,7 +116,7 @@ function KeyForm({ server, holder, onClose, onDone }) {
                 field.choices &&
                 ((/** @type {any} */ joined) =>
                   html`<select ...${joined}>
-                    ${field.choices.map((/** @type {string} */ value) => html`<option selected=${value === field.default}>${value}</option>`)}
+                    ${field.choices.map((/** @type {string} */ value) => html`<option value=${value} selected=${value === field.default}>${value}</option>`)}
                   </select>`)
               }
             />`,

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Dialog, Field, Form } from '../dialog.js';
 import { ask, html, say } from '../lib.js';
 
-/** What a server requires, in the words of an entry. @type {readonly (readonly [string, string])[]} */
+/** The things that a server may require, in the words of an entry. @type {readonly (readonly [string, string])[]} */
 const AUTH_KINDS = [
   ['', 'Find out'],
   ['none', 'Nothing'],
@@ -24,6 +24,8 @@ export function EntryDialog({ server, onClose, onSaved }) {
   const save = async fields => {
     const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
     const id = server?.id ?? entry.id;
+    if (!server && (await isTaken(id)))
+      throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
     const saved = await ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
     for (const warning of saved.warnings ?? []) say(warning, 'bad');
     say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
@@ -43,6 +45,16 @@ export function EntryDialog({ server, onClose, onSaved }) {
     <//>
   <//>`;
 }
+
+/** Returns whether a server has this id. @param {string} id */
+const isTaken = id =>
+  ask(`catalogue/${encodeURIComponent(id)}`).then(
+    () => true,
+    problem => {
+      if (problem.status === 404) return false;
+      throw problem;
+    },
+  );
 
 /** A new server is asked for its tools at once, as far as it answers without an account. @param {any} server */
 async function readTools({ id, name, access }) {
