@@ -151,8 +151,16 @@ describe('changing the catalogue', () => {
     expect(added.json.warnings[0]).toContain('is not configured');
     const found = await sb.post('/v1/search', { query: 'Epsilon Weather' });
     expect(found.json.servers[0].id).toBe('epsilon');
-    const [record] = (await sb.get('/v1/admin/audit?event=server_changed')).json.audit;
-    expect(record).toMatchObject({ outcome: 'ok', key_id: 'environment', details: { server: 'epsilon' } });
+    const audited = async () => (await sb.get('/v1/admin/audit?event=server_changed')).json.audit[0];
+    const details = { server: 'epsilon', host: 'epsilon.example' };
+    expect(await audited()).toMatchObject({ outcome: 'ok', key_id: 'environment', details });
+    await put('epsilon', { name: 'Epsilon', description: 'Moved.', remote_url: at('moved') });
+    expect((await audited()).details).toEqual({
+      server: 'epsilon',
+      host: 'moved.example',
+      before_host: 'epsilon.example',
+      before_origin: 'operator',
+    });
   });
 
   it('what is shown can be changed and sent back; without tools, the known ones stay [console.entry]', async () => {
@@ -243,8 +251,8 @@ describe('trying a search', () => {
       from (select 'town-' || n, 'Weather of a town' from generate_series(1, 250) n
         union values ('wool', 'Knitting'), ('gone', 'Weather of a town')) as rows (id, description)`);
     await using many = await startTestSwitchboard({ database: () => Promise.resolve(database) });
-    const outcome = async (at: RunningSwitchboard, body: object) =>
-      (await at.post('/v1/admin/search', body)).json.about;
+    const outcome = async (asked: RunningSwitchboard, body: object) =>
+      (await asked.post('/v1/admin/search', body)).json.about;
     const query = 'weather of a town';
     expect(await outcome(many, { query, about: 'wool' })).toMatchObject({
       outcome: 'not_a_candidate',
@@ -263,7 +271,7 @@ describe('trying a search', () => {
       candidates: 0,
       scores: { meaning: expect.any(Number) },
     });
-  });
+  }, 60_000);
 
   it('refuses what a search refuses [console.search]', async () => {
     for (const body of [

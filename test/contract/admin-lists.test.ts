@@ -211,7 +211,7 @@ describe('what is set up', () => {
   it('shows clients, providers and what is missing, and no secret [console.setup]', async () => {
     await database.db.execute(sql`
       insert into oauth_clients (id, issuer, redirect_uri, client_id, sealed)
-      values ('cli_1', 'https://self.example', 'https://x.example/oauth/return/1', 'registered', 'sealed-secret')`);
+      values ('cli_1', 'https://self.example', ${`${sb.url}/oauth/return/1`}, 'registered', 'sealed-secret')`);
     const setup = await get('/setup');
     expect(setup).toMatchObject({
       public_url: sb.url,

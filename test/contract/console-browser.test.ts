@@ -177,16 +177,16 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectUsable(page);
     await form.getByLabel('Address').fill(keyed.url);
     await form.getByLabel('Name').fill('Added here');
-    await form.getByLabel('Id', { exact: true }).fill('Not An Id');
+    await form.getByLabel('Id (optional)').fill('Not An Id');
     await form.getByLabel('What it can do').fill('Echoes a message.');
     await form.getByLabel('Requires').selectOption('A key');
     await form.getByRole('button', { name: 'Add' }).click();
     expect(await form.isVisible()).toBe(true);
-    await form.getByLabel('Id', { exact: true }).fill('filler');
+    await form.getByLabel('Id (optional)').fill('filler');
     await form.getByRole('button', { name: 'Add' }).click();
     await form.getByText('There is a server with the id filler').waitFor();
     expect((await sb.get('/v1/admin/catalogue/filler')).json.name).toBe('Filler');
-    await form.getByLabel('Id', { exact: true }).fill('added');
+    await form.getByLabel('Id (optional)').fill('');
     await form.getByRole('button', { name: 'Add' }).click();
     await page.getByRole('heading', { level: 1, name: 'Added here' }).waitFor();
 
@@ -211,7 +211,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Deactivate').click();
     await dialog(page).getByRole('button', { name: 'Deactivate', exact: true }).click();
     await button(page, 'Activate').waitFor();
-    expect((await sb.get('/v1/admin/catalogue/added')).json.active).toBe(false);
+    expect((await sb.get('/v1/admin/catalogue/added-here')).json.active).toBe(false);
     await expectHarmless(operator);
   });
 

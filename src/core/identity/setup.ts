@@ -3,8 +3,7 @@ import type { Config } from '../../config/index.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import type { Provider } from './connections/provider.ts';
 import type { IdentityContext } from './context.ts';
-import type { AuthMethod } from './oauth/client.ts';
-import type { StoredClient } from './oauth/clients.ts';
+import type { AuthMethod, StoredClient } from './oauth/client.ts';
 import type { ServerAuthorization } from './oauth/server-authorization.ts';
 import { oauthClients } from './schema.ts';
 
@@ -139,15 +138,16 @@ export class Setup {
   async #clients(ofIssuers: ReadonlyMap<string, readonly unknown[]>): Promise<ShownClient[]> {
     const { context, config, authorization } = this.#parts;
     const servers = (issuer: string) => ofIssuers.get(issuer)?.length ?? 0;
-    const configured = [...config.oauth.clients].map(([issuer, client]) => ({
-      issuer,
-      source: 'setting' as const,
-      client_id: client.id,
-      redirect_uri: authorization.clients.redirectUri(issuer),
-      ...settingsOf(client),
-      servers: servers(issuer),
-      created_at: null,
-    }));
+    const configured = [...config.oauth.clients].map(([issuer, client]) =>
+      Object.assign(settingsOf(client), {
+        issuer,
+        source: 'setting' as const,
+        client_id: client.id,
+        redirect_uri: authorization.clients.redirectUri(issuer),
+        servers: servers(issuer),
+        created_at: null,
+      }),
+    );
     // Clients of an earlier PUBLIC_URL are not used.
     const isCurrent = sql`starts_with(${oauthClients.redirectUri}, ${`${authorization.clients.returnUri()}/`})`;
     const rows = await context.db
@@ -156,15 +156,16 @@ export class Setup {
       .where(and(isNull(oauthClients.retiredAt), isNotNull(oauthClients.clientId), isCurrent))
       .orderBy(desc(oauthClients.byOperator), desc(oauthClients.createdAt))
       .limit(MAX_SHOWN);
-    const stored = rows.map(async row => ({
-      issuer: row.issuer,
-      source: row.byOperator ? ('entered' as const) : ('registered' as const),
-      client_id: row.clientId ?? '',
-      redirect_uri: row.redirectUri,
-      ...settingsOf(await authorization.clients.stored(row)),
-      servers: servers(row.issuer),
-      created_at: row.createdAt.toISOString(),
-    }));
+    const stored = rows.map(async row =>
+      Object.assign(settingsOf(await authorization.clients.settingsOf(row)), {
+        issuer: row.issuer,
+        source: row.byOperator ? ('entered' as const) : ('registered' as const),
+        client_id: row.clientId ?? '',
+        redirect_uri: row.redirectUri,
+        servers: servers(row.issuer),
+        created_at: row.createdAt.toISOString(),
+      }),
+    );
     return [...configured, ...(await Promise.all(stored))];
   }
 }

@@ -12,8 +12,17 @@ import { sanitise } from '../../../platform/sanitize.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { oauthClients } from '../schema.ts';
-import type { Binding } from '../vault/vault.ts';
-import { AUTH_METHODS, type AuthMethod, type Client, type ClientName, type SignInClient } from './client.ts';
+import { VaultError, type Binding } from '../vault/vault.ts';
+import {
+  AUTH_METHODS,
+  entered,
+  type AuthMethod,
+  type Client,
+  type ClientName,
+  type EnteredClient,
+  type SignInClient,
+  type StoredClient,
+} from './client.ts';
 import type { IssuerMetadata } from './metadata.ts';
 
 /** The authorization server accepts no registration by us. */
@@ -70,25 +79,7 @@ interface Registering {
   readonly preferred: AuthMethod | undefined;
 }
 
-/** The sealed part of a registration's row. */
-export interface StoredClient {
-  readonly secret?: string | undefined;
-  /** Absent: the best that the authorization server supports. */
-  readonly authMethod?: AuthMethod | undefined;
-  /** As of the settings, for a client that the operator has entered. */
-  readonly scopes?: readonly string[] | undefined;
-  readonly allowedOrigins?: readonly string[] | undefined;
-}
-
 type Row = typeof oauthClients.$inferSelect;
-
-/** A client as the operator enters it. An absent part stays as it was entered before with the same id; null removes it. */
-export interface EnteredClient extends Pick<RegisteredClient, 'id'> {
-  readonly secret?: string | null | undefined;
-  readonly authMethod?: AuthMethod | null | undefined;
-  readonly scopes?: readonly string[] | null | undefined;
-  readonly allowedOrigins?: readonly string[] | null | undefined;
-}
 
 /** Switchboard's clients at authorization servers: found, or registered at the first sign-in. */
 export class Clients {
@@ -167,7 +158,7 @@ export class Clients {
     if (configured) return configured;
     const row = await this.#current(issuer, this.redirectUri(issuer));
     if (!row?.byOperator || row.sealed === null) return undefined;
-    const { secret, allowedOrigins = [] } = await this.stored(row);
+    const { secret, allowedOrigins = [] } = await this.#stored(row);
     return { secret, allowedOrigins };
   }
 
@@ -180,13 +171,7 @@ export class Clients {
     await db.transaction(async tx => {
       const row = await this.#current(issuer, redirectUri, tx);
       const isSame = row?.byOperator === true && row.clientId === clientId;
-      const before: StoredClient = isSame ? await this.stored(row) : {};
-      const stored: StoredClient = {
-        secret: chosen(client.secret, before.secret),
-        authMethod: chosen(client.authMethod, before.authMethod),
-        scopes: chosen(client.scopes, before.scopes),
-        allowedOrigins: chosen(client.allowedOrigins, before.allowedOrigins),
-      };
+      const stored = entered(client, isSame ? await this.settingsOf(row) : {});
       const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored);
       // Somebody else may enter or register one at the same time.
       for (let written = 0; written === 0;) {
@@ -434,7 +419,7 @@ export class Clients {
     const isNew = row.retiredAt === null;
     const leftMs = (secretExpiresAt?.getTime() ?? Infinity) - this.#context.clock.now();
     if (isNew && leftMs < SECRET_LEFT_SEC * 1_000) return undefined;
-    const { secret, scopes, ...stored } = await this.stored(row);
+    const { secret, scopes, ...stored } = await this.#stored(row);
     const authMethod = stored.authMethod ?? preferred ?? methodFor(metadata, WITH_SECRET);
     return {
       issuer,
@@ -448,14 +433,18 @@ export class Clients {
     };
   }
 
-  /** Opens the sealed part of a row. */
-  stored(row: Row): Promise<StoredClient> {
+  #stored(row: Row): Promise<StoredClient> {
     return this.#context.vault.openJson<StoredClient>(clientBinding(row), row.sealed ?? '');
   }
-}
 
-const chosen = <T>(given: T | null | undefined, before: T | undefined): T | undefined =>
-  given === undefined ? before : (given ?? undefined);
+  /** Returns the sealed part of a row; nothing if it cannot be opened any more. */
+  settingsOf(row: Row): Promise<StoredClient> {
+    return this.#stored(row).catch((error: unknown) => {
+      if (error instanceof VaultError) return {};
+      throw error;
+    });
+  }
+}
 
 const holds = ({ id, leaseId }: Lease) => and(eq(oauthClients.id, id), eq(oauthClients.leaseId, leaseId));
 

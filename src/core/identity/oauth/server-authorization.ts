@@ -9,9 +9,9 @@ import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
-import type { Client, IssuedTo, SignInClient } from './client.ts';
+import type { Client, IssuedTo, EnteredClient, SignInClient } from './client.ts';
 import type { Challenge } from './challenge.ts';
-import { Clients, RegistrationRefused, type EnteredClient } from './clients.ts';
+import { Clients, RegistrationRefused } from './clients.ts';
 import { Discovery, type Discovered } from './discovery.ts';
 import { MetadataError, type IssuerMetadata } from './metadata.ts';
 

@@ -23,7 +23,7 @@ export function EntryDialog({ server, onClose, onSaved }) {
   /** @param {Record<string, string>} fields */
   const save = async fields => {
     const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
-    const id = server?.id ?? entry.id;
+    const id = server?.id ?? (entry.id || idFrom(entry.name));
     if (!server && (await isTaken(id)))
       throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
     const saved = await ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
@@ -31,7 +31,7 @@ export function EntryDialog({ server, onClose, onSaved }) {
     say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
     onClose();
     onSaved(saved);
-    if (!server) void readTools(saved);
+    if (saved.remote_url !== server?.remote_url) void readTools(saved);
   };
   return html`<${Dialog} title=${server ? `Edit ${server.name}` : 'Add a server'} isWide=${isJson} onClose=${onClose}>
     <${Form} verb=${server ? 'Save' : 'Add'} onClose=${onClose} onSend=${save}>
@@ -46,6 +46,14 @@ export function EntryDialog({ server, onClose, onSaved }) {
   <//>`;
 }
 
+/** Returns the id of a server that has only a name. @param {string} name */
+const idFrom = name =>
+  name
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '')
+    .slice(0, 128);
+
 /** Returns whether a server has this id. @param {string} id */
 const isTaken = id =>
   ask(`catalogue/${encodeURIComponent(id)}`).then(
@@ -56,7 +64,7 @@ const isTaken = id =>
     },
   );
 
-/** A new server is asked for its tools at once, as far as it answers without an account. @param {any} server */
+/** A server with a new address is asked for its tools at once, as far as it answers without an account. @param {any} server */
 async function readTools({ id, name, access }) {
   if (access.status !== 'open' && access.status !== 'unknown') return;
   await ask(`catalogue/${encodeURIComponent(id)}/tools`, { method: 'POST', body: {} }).then(
@@ -88,8 +96,8 @@ const AsForm = ({ server }) =>
           label="Id"
           pattern="[a-z0-9][a-z0-9._\\-]{0,127}"
           title="a-z, 0-9, '.', '_' and '-'"
-          placeholder="example"
-          help="Agents call the server by it."
+          isOptional
+          help="Agents call the server by it. Empty: made from the name."
         />`
       }
     </div>
