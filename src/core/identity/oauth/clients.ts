@@ -122,8 +122,8 @@ export class Clients {
     const configured = this.#configured(metadata, preferred);
     if (configured) return { ...configured, redirectUri: this.redirectUri(issuer) };
     const row = await this.#current(issuer, this.redirectUri(issuer));
-    const entered = row?.byOperator ? await this.#opened(row, metadata, preferred) : undefined;
-    if (entered) return entered;
+    const ofOperator = row?.byOperator ? await this.#opened(row, metadata, preferred) : undefined;
+    if (ofOperator) return ofOperator;
     const document = this.#documentFor(metadata);
     if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
     const failed = this.#failed.get(issuer);

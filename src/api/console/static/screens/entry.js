@@ -23,10 +23,7 @@ export function EntryDialog({ server, onClose, onSaved }) {
   /** @param {Record<string, string>} fields */
   const save = async fields => {
     const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
-    const id = server?.id ?? (entry.id || idFrom(entry.name));
-    if (!server && (await isTaken(id)))
-      throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
-    const saved = await ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
+    const saved = await store(entry, server);
     for (const warning of saved.warnings ?? []) say(warning, 'bad');
     say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
     onClose();
@@ -44,6 +41,14 @@ export function EntryDialog({ server, onClose, onSaved }) {
       </p>
     <//>
   <//>`;
+}
+
+/** Stores an entry. A new server never replaces another one. @param {any} entry @param {any} server the one that is edited */
+async function store(entry, server) {
+  const id = server?.id ?? (entry.id || idFrom(entry.name));
+  if (!server && (await isTaken(id)))
+    throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
+  return ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
 }
 
 /** Returns the id of a server that has only a name. @param {string} name */
