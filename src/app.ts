@@ -386,7 +386,9 @@ function coreOf(parts: {
     registrySync: sync,
     registry: new ServedRegistry(db, { publicUrl: config.http.publicUrl, url: publicUrl }),
     metrics,
-    recentUse: new RecentUse(db, clock, () => search.usage.flush()),
+    recentUse: new RecentUse(db, clock, async () => {
+      await Promise.all([search.usage.flush(), access.apiKeys.use.flush()]);
+    }),
     version: stores.version,
     indexed,
     readiness: () => ({ status: life.status, degraded: troubles().filter(one => one !== undefined) }),

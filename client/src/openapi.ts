@@ -610,7 +610,7 @@ export interface paths {
     };
     /**
      * Show a tenant's webhook
-     * @description webhook is null if the tenant has none. The signing secret is never shown again.
+     * @description webhook is null if the tenant has none. Of its address, a key with admin_read sees only the origin, because the rest may be a secret. The signing secret is never shown again.
      */
     get: operations['showWebhook'];
     /**
@@ -978,7 +978,7 @@ export interface paths {
     };
     /**
      * Show what is set up for sign-ins
-     * @description Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Each list has at most 200 members, those of most servers first.
+     * @description Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Of what is missing, each list has the 200 members that most servers need. Of the OAuth clients in the database, those that were entered come first, and at most 200 are returned.
      */
     get: operations['showSetup'];
     put?: never;
@@ -999,7 +999,7 @@ export interface paths {
     get?: never;
     /**
      * Enter an OAuth app
-     * @description Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.
+     * @description Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. With an unchanged client_id, an absent field keeps its value; null removes it. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.
      */
     put: operations['enterOAuthClient'];
     post?: never;
@@ -8059,7 +8059,7 @@ export interface operations {
           limit?: number;
           /** @description Tools at most per server. Absent: all. */
           max_tools?: number;
-          /** @description true: shows of what the scores are made. */
+          /** @description true: shows the parts of the scores. */
           explain?: boolean;
           /** @description A server, to learn why it is or is not in the answer. */
           about?: string;
@@ -8191,7 +8191,7 @@ export interface operations {
               /** @description The number of servers in the whole ranking. */
               candidates: number;
               final_score: number | null;
-              /** @description Of what its score is made, or would be. */
+              /** @description The parts of its score, or of the score that it would have. */
               scores: {
                 /** @description The semantic similarity: the share of servers this close to a query that were relevant, measured on labelled queries. It is low if many servers could do the task. With an embedding API or without the local model it is the uncalibrated cosine; without vectors it is 0. Use it to explain a result, and final_score to rank. */
                 semantic: number;
@@ -8488,7 +8488,7 @@ export interface operations {
                 /** @description The median since the start, interpolated. null: there was none. */
                 p50_ms: number | null;
                 p95_ms: number | null;
-                /** @description How many took at most so long. */
+                /** @description The cumulative number of observations up to le_ms. */
                 buckets: {
                   /** @description null: no bound. */
                   le_ms: number | null;
@@ -8509,7 +8509,7 @@ export interface operations {
                 /** @description The median since the start, interpolated. null: there was none. */
                 p50_ms: number | null;
                 p95_ms: number | null;
-                /** @description How many took at most so long. */
+                /** @description The cumulative number of observations up to le_ms. */
                 buckets: {
                   /** @description null: no bound. */
                   le_ms: number | null;
@@ -8644,6 +8644,11 @@ export interface operations {
               source: 'setting' | 'entered' | 'registered';
               client_id: string;
               redirect_uri: string;
+              has_secret: boolean;
+              /** @description null: the best that the authorization server supports. */
+              token_auth_method: ('client_secret_basic' | 'client_secret_post' | 'none') | null;
+              /** @description Scopes of every sign-in. */
+              scopes: string[];
               /** @description The number of servers that sign users in there. */
               servers: number;
               /** @description Origins of servers of other domains that may receive its tokens. */
@@ -8769,11 +8774,10 @@ export interface operations {
            */
           issuer: string;
           client_id: string;
-          client_secret?: string;
-          /** @enum {string} */
-          token_auth_method?: 'client_secret_basic' | 'client_secret_post' | 'none';
-          scopes?: string[];
-          allowed_origins?: string[];
+          client_secret?: string | null;
+          token_auth_method?: ('client_secret_basic' | 'client_secret_post' | 'none') | null;
+          scopes?: string[] | null;
+          allowed_origins?: string[] | null;
         };
       };
     };

@@ -86,7 +86,7 @@ function readClients(value: string | undefined, allowHttp: boolean): OAuthConfig
 }
 
 /** Returns a client as its fields describe it. */
-export const registeredClient = (fields: z.output<z.ZodObject<typeof clientFields>>): RegisteredClient => ({
+const registeredClient = (fields: z.output<z.ZodObject<typeof clientFields>>): RegisteredClient => ({
   id: fields.client_id,
   secret: fields.client_secret,
   authMethod: fields.token_auth_method,

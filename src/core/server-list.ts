@@ -34,9 +34,10 @@ export async function listServers(
   known: Known,
   { after, limit }: Page,
 ): Promise<{ servers: readonly HeldServer[]; total: number; hasMore: boolean }> {
-  const suspicious = filter.tools === 'suspicious' ? await catalogue.suspicious.ids() : undefined;
-  const matches = matcher(filter, known, suspicious);
+  const matches = matcher(filter, known);
   const pause = slices();
+  // One extra server shows whether there are more.
+  const kept = limit + 1;
   const later: HeldServer[] = [];
   let total = 0;
   for (const server of catalogue.all()) {
@@ -44,23 +45,29 @@ export async function listServers(
     if (wait) await wait;
     if (!matches(server)) continue;
     total++;
-    if (after === undefined || server.id > after) later.push(server);
+    if (after !== undefined && server.id <= after) continue;
+    later.push(server);
+    if (later.length === 2 * kept) keepFirst(later, kept);
   }
-  later.sort((one, other) => (one.id < other.id ? -1 : 1));
+  keepFirst(later, kept);
   return { servers: later.slice(0, limit), total, hasMore: later.length > limit };
+}
+
+/** Keeps so many servers with the smallest ids, in order. */
+function keepFirst(servers: HeldServer[], count: number): void {
+  servers.sort((one, other) => (one.id < other.id ? -1 : 1)).splice(count);
 }
 
 /** The cheap conditions come first. */
 function matcher(
   { text, accessKind, accessStatus, health, tools, isActive, origin }: ServerFilter,
   { accessOf, healthOf }: Known,
-  suspicious: ReadonlySet<string> | undefined,
 ): (server: HeldServer) => boolean {
   const wanted = text?.toLowerCase();
   const conditions: ((server: HeldServer) => boolean)[] = [
     ...(isActive === undefined ? [] : [(one: HeldServer) => one.active === isActive]),
     ...(origin === undefined ? [] : [(one: HeldServer) => one.origin === origin]),
-    ...(tools === undefined ? [] : [toolsCondition(tools, suspicious)]),
+    ...(tools === undefined ? [] : [TOOLS_CONDITIONS[tools]]),
     ...(wanted === undefined ? [] : [(one: HeldServer) => textOf(one).includes(wanted)]),
     ...(health === undefined ? [] : [(one: HeldServer) => (healthOf(one)?.state ?? 'unvisited') === health]),
     ...(accessKind === undefined ? [] : [(one: HeldServer) => accessOf(one).kind === accessKind]),
@@ -69,10 +76,13 @@ function matcher(
   return server => conditions.every(isMet => isMet(server));
 }
 
-const toolsCondition =
-  (tools: NonNullable<ServerFilter['tools']>, suspicious: ReadonlySet<string> | undefined) =>
-  ({ id, toolCount }: HeldServer): boolean =>
-    suspicious?.has(id) ?? toolCount > 0 === (tools === 'yes');
+const TOOLS_CONDITIONS: Readonly<
+  Record<NonNullable<ServerFilter['tools']>, (server: HeldServer) => boolean>
+> = {
+  yes: ({ toolCount }) => toolCount > 0,
+  no: ({ toolCount }) => toolCount === 0,
+  suspicious: ({ suspiciousCount }) => suspiciousCount > 0,
+};
 
 /** No id, name or address contains a line break. */
 const textOf = ({ id, name, remoteUrl }: HeldServer): string => `${id}\n${name}\n${remoteUrl}`.toLowerCase();

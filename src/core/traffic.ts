@@ -16,7 +16,7 @@ interface Durations {
   readonly buckets: readonly Bucket[];
 }
 
-/** What all workers have served since the start. Only the differences of two readings say what happens now. */
+/** The requests that all workers have served since the start. Only the differences of two readings say what happens now. */
 export interface Traffic {
   readonly since: string;
   /** Proxied calls and pass-through requests. Failures are the server's or ours; callers abort themselves. */

@@ -1,5 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createMiniLmEmbedder } from '../../src/core/search/embed/minilm/embedder.ts';
 import { openTestDatabase } from '../support/database.ts';
 import { startTestSwitchboard, type CatalogueLine, type RunningSwitchboard } from '../support/switchboard.ts';
 
@@ -53,6 +54,11 @@ describe('listing the catalogue', () => {
       origin: 'shipped',
       categories: [],
     });
+  });
+
+  it('counts the tools whose text may mislead [console.catalogue]', async () => {
+    const { servers } = (await list({ tools: 'suspicious' })).json;
+    expect(servers).toMatchObject([{ id: 'delta', tools: 2, suspicious_tools: 1 }]);
   });
 
   it.each<[Record<string, string>, string[]]>([
@@ -145,8 +151,16 @@ describe('changing the catalogue', () => {
     expect(added.json.warnings[0]).toContain('is not configured');
     const found = await sb.post('/v1/search', { query: 'Epsilon Weather' });
     expect(found.json.servers[0].id).toBe('epsilon');
-    const [record] = (await sb.get('/v1/admin/audit?event=server_changed')).json.audit;
-    expect(record).toMatchObject({ outcome: 'ok', key_id: 'environment', details: { server: 'epsilon' } });
+    const audited = async () => (await sb.get('/v1/admin/audit?event=server_changed')).json.audit[0];
+    const details = { server: 'epsilon', host: 'epsilon.example' };
+    expect(await audited()).toMatchObject({ outcome: 'ok', key_id: 'environment', details });
+    await put('epsilon', { name: 'Epsilon', description: 'Moved.', remote_url: at('moved') });
+    expect((await audited()).details).toEqual({
+      server: 'epsilon',
+      host: 'moved.example',
+      before_host: 'epsilon.example',
+      before_origin: 'operator',
+    });
   });
 
   it('what is shown can be changed and sent back; without tools, the known ones stay [console.entry]', async () => {
@@ -228,6 +242,36 @@ describe('trying a search', () => {
     await sb.post('/v1/admin/catalogue/beta/activate', '');
     expect((await ask({ query: 'beta', about: 'nobody' })).json.about).toMatchObject({ outcome: 'unknown' });
   });
+
+  it('says why a server is not in the ranking [console.search]', async () => {
+    const database = await openTestDatabase();
+    await database.db.execute(sql`
+      insert into servers (id, name, description, remote_url, auth, categories, tools, origin, active, unanswered)
+      select id, id, description, 'https://' || id || '.example/mcp', '{"kind":"none"}', '[]', '[]', 'operator', id <> 'gone', id = 'gone'
+      from (select 'town-' || n, 'Weather of a town' from generate_series(1, 250) n
+        union values ('wool', 'Knitting'), ('gone', 'Weather of a town')) as rows (id, description)`);
+    await using many = await startTestSwitchboard({ database: () => Promise.resolve(database) });
+    const outcome = async (asked: RunningSwitchboard, body: object) =>
+      (await asked.post('/v1/admin/search', body)).json.about;
+    const query = 'weather of a town';
+    expect(await outcome(many, { query, about: 'wool' })).toMatchObject({
+      outcome: 'not_a_candidate',
+      rank: null,
+    });
+    expect(await outcome(many, { query, about: 'gone' })).toMatchObject({ outcome: 'unreachable' });
+
+    await using meaning = await startTestSwitchboard({
+      embedder: () => createMiniLmEmbedder({ threads: 1 }),
+      catalogue: [{ id: 'town', description: 'Weather of a town.', remote_url: 'https://town.example/mcp' }],
+    });
+    const thanks = { query: 'thank you, that was really kind of you', about: 'town' };
+    expect(await outcome(meaning, thanks)).toMatchObject({
+      outcome: 'unanswerable',
+      rank: null,
+      candidates: 0,
+      scores: { meaning: expect.any(Number) },
+    });
+  }, 60_000);
 
   it('refuses what a search refuses [console.search]', async () => {
     for (const body of [

@@ -20,6 +20,8 @@ import { startAuthorised, type AuthorisedServer } from '../support/upstreams/aut
 
 /** A text that runs as a script wherever it is taken for markup. */
 const HOSTILE = `"'><img src=x onerror="globalThis.hacked=1;alert(1)"><script>globalThis.hacked=1</script>`;
+/** The API takes ids of users as they are. */
+const HOSTILE_USER = `\u{202e}\u{200b}${HOSTILE}`;
 const SCRIPT_URL = 'javascript:globalThis.hacked=1';
 
 /** Storing more takes too long for every run. */
@@ -102,7 +104,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     const made = await sb.post('/v1/admin/keys', { name: 'Looks only', scopes: ['admin_read'] });
     readKey = made.json.key;
     const values = { values: { token: 'key-0123456789' }, server_id: 'keyed' };
-    await sb.put('/v1/identity/connections', { ...values, user_id: HOSTILE });
+    await sb.put('/v1/identity/connections', { ...values, user_id: HOSTILE_USER });
     await sb.put('/v1/identity/connections', { ...values, user_id: 'ada' });
   });
   afterAll(async () => {
@@ -120,6 +122,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
   /** No text has become a script or an element, and nothing came from elsewhere. */
   async function expectHarmless({ page, ...visitor }: Operator) {
     expect(await page.evaluate(() => 'hacked' in globalThis)).toBe(false);
+    expect(await page.locator('#console').innerText()).not.toMatch(/[\u{200b}\u{202e}]/u);
     expect(await page.locator('#console img, #console script, a[href^="javascript"]').count()).toBe(0);
     expectNothingStrayed(visitor, sb.url);
   }
@@ -174,12 +177,16 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectUsable(page);
     await form.getByLabel('Address').fill(keyed.url);
     await form.getByLabel('Name').fill('Added here');
-    await form.getByLabel('Id', { exact: true }).fill('Not An Id');
+    await form.getByLabel('Id (optional)').fill('Not An Id');
     await form.getByLabel('What it can do').fill('Echoes a message.');
     await form.getByLabel('Requires').selectOption('A key');
     await form.getByRole('button', { name: 'Add' }).click();
     expect(await form.isVisible()).toBe(true);
-    await form.getByLabel('Id', { exact: true }).fill('added');
+    await form.getByLabel('Id (optional)').fill('filler');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByText('There is a server with the id filler').waitFor();
+    expect((await sb.get('/v1/admin/catalogue/filler')).json.name).toBe('Filler');
+    await form.getByLabel('Id (optional)').fill('');
     await form.getByRole('button', { name: 'Add' }).click();
     await page.getByRole('heading', { level: 1, name: 'Added here' }).waitFor();
 
@@ -189,6 +196,11 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await said(page, /Stored the key of Added here/);
     await button(page, 'Refresh tools').click();
     await button(page, 'Try echo').click();
+    await button(page, 'Write JSON').click();
+    await dialog(page).getByLabel('Arguments as JSON').fill('{"message": }');
+    await dialog(page).getByRole('button', { name: 'Call' }).click();
+    await dialog(page).getByText('The arguments must be JSON').waitFor();
+    await button(page, 'Use the form').click();
     await dialog(page).getByLabel('message').fill('hello from the console');
     await dialog(page).getByRole('button', { name: 'Call' }).click();
     await dialog(page).getByText('Done', { exact: true }).waitFor();
@@ -199,17 +211,27 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Deactivate').click();
     await dialog(page).getByRole('button', { name: 'Deactivate', exact: true }).click();
     await button(page, 'Activate').waitFor();
-    expect((await sb.get('/v1/admin/catalogue/added')).json.active).toBe(false);
+    expect((await sb.get('/v1/admin/catalogue/added-here')).json.active).toBe(false);
     await expectHarmless(operator);
   });
 
-  it('connects a server by a sign-in in another tab', async () => {
+  it('connects a server by a sign-in in another tab, also after a lost connection', async () => {
     await using operator = await signedIn();
     const { page, context } = operator;
     await operator.open('#/catalogue/notes');
     await button(page, 'Connect').click();
+    await dialog(page).getByLabel('Users without a connection').check();
+    await dialog(page).getByRole('button', { name: 'Continue' }).click();
+    const link = page.getByRole('link', { name: 'Open the sign-in' });
+    const address = await link.getAttribute('href');
+    await context.setOffline(true);
+    await page.getByText('The connection to Switchboard is lost').waitFor();
+    await context.setOffline(false);
+    await page.getByText('The connection to Switchboard is lost').waitFor({ state: 'detached' });
+    await operator.settled();
+    expect(await link.getAttribute('href')).toBe(address);
     const opened = context.waitForEvent('page');
-    await page.getByRole('link', { name: 'Open the sign-in' }).click();
+    await link.click();
     const tab = await opened;
     await tab.getByRole('button').click();
     await tab.getByRole('link', { name: 'Allow' }).click();
@@ -217,6 +239,34 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Connect again').waitFor();
     await operator.open('#/connections?shared=yes');
     await page.getByRole('row').filter({ hasText: 'Whole tenant' }).first().waitFor();
+    const { connections } = (await sb.get('/v1/admin/connections')).json;
+    expect(connections.filter((one: any) => one.server_id === 'notes')).toMatchObject([{ for_users: true }]);
+  });
+
+  it('an edit in the form keeps what the form does not show', async () => {
+    const auth = { scopes: ['read'], issuer: 'https://issuer.example' };
+    const entry = {
+      id: 'edited',
+      name: 'Edited',
+      description: 'Keeps it.',
+      remote_url: 'https://edited.example/mcp',
+    };
+    for (const [kind, requires] of [
+      ['unknown', 'Find out'],
+      ['credentials', 'A key'],
+    ] as const) {
+      const put = await sb.put('/v1/admin/catalogue/edited', { ...entry, auth: { kind, ...auth } });
+      expect(put.status, put.text).toBe(200);
+      await using operator = await signedIn();
+      const { page } = operator;
+      await operator.open('#/catalogue/edited');
+      await button(page, 'Edit').click();
+      expect(await dialog(page).getByLabel('Requires').locator('option:checked').innerText()).toBe(requires);
+      await dialog(page).getByLabel('Name').fill('Edited here');
+      await dialog(page).getByRole('button', { name: 'Save' }).click();
+      await page.getByRole('heading', { level: 1, name: 'Edited here' }).waitFor();
+      expect((await sb.get('/v1/admin/catalogue/edited')).json.auth).toMatchObject(auth);
+    }
   });
 
   it('makes a key with a quota, which is shown once, and rotates and revokes it', async () => {
@@ -247,6 +297,25 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
       expect((await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': ended })).status).toBe(401);
   });
 
+  it('has users of a tenant sign in to their page with a provider', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    const signIn = async () => (await sb.get('/v1/admin/tenants/planner')).json.sign_in;
+    for (const [provider, expected] of [
+      ['local', { provider: 'local', user_id: 'sub' }],
+      ['', null],
+    ] as const) {
+      await operator.open('#/keys');
+      await operator.open('#/keys/tenants');
+      await button(page, 'Edit planner').click();
+      await dialog(page).getByLabel('Users sign in to their page with').fill(provider);
+      await dialog(page).getByLabel('Their id is').selectOption('The id at the provider');
+      await dialog(page).getByRole('button', { name: 'Save' }).click();
+      await dialog(page).waitFor({ state: 'detached' });
+      expect(await signIn()).toEqual(expected);
+    }
+  });
+
   it('finds the connections of a user, and revokes everything of the user', async () => {
     await using operator = await signedIn();
     const { page } = operator;
@@ -271,6 +340,24 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByRole('button', { name: 'Store' }).click();
     await said(page, /Its redirect URI must be http/);
     await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor();
+    const settings = { token_auth_method: 'client_secret_post', scopes: ['read'] };
+    await sb.put('/v1/admin/setup/oauth-clients', {
+      issuer: 'https://auth.example',
+      client_id: 'client-1',
+      ...settings,
+    });
+    await operator.open('#/keys');
+    await operator.open('#/setup');
+    await button(page, 'Replace https://auth.example').click();
+    await dialog(page).getByLabel('Other origins').fill('https://mcp.example');
+    await dialog(page).getByRole('button', { name: 'Store' }).click();
+    await said(page, 'Stored the app for https://auth.example.');
+    const { oauth_clients: clients } = (await sb.get('/v1/admin/setup')).json;
+    expect(clients.find((one: any) => one.client_id === 'client-1')).toMatchObject({
+      ...settings,
+      has_secret: true,
+      allowed_origins: ['https://mcp.example'],
+    });
     expect((await sb.get('/v1/admin/setup')).text).not.toContain('secret-0123456789');
     await button(page, 'Remove https://auth.example').click();
     await dialog(page).getByRole('button', { name: 'Remove' }).click();

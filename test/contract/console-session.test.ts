@@ -161,6 +161,66 @@ describe('signing in to the console', () => {
   });
 });
 
+describe('what strangers can do', () => {
+  const start = (admin = '') =>
+    startTestSwitchboard({ env: admin === '' ? {} : { SWITCHBOARD_RATE_LIMIT: `admin=${admin}` } });
+  const statusesOf = async (at: RunningSwitchboard, rounds: number, path: string, init: object) => {
+    const statuses: number[] = [];
+    for (let round = 0; round < rounds; round++)
+      statuses.push((await exchange(at.url + path, { headers: OURS, ...init })).status);
+    return statuses;
+  };
+
+  it('a key signs in as often as it may ask the admin API, also one without the scope [console.session]', async () => {
+    await using other = await start('5/60');
+    const { json } = await other.admin.request('POST', '/keys', { name: 'plain', scopes: ['search'] });
+    const send = (key: string) =>
+      statusesOf(other, 7, '/console/session', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...OURS },
+        body: JSON.stringify({ key }),
+      });
+    expect(await send(json.key)).toEqual([403, 403, 403, 403, 403, 429, 429]);
+    expect(await send(other.key)).toEqual([200, 200, 200, 200, 200, 429, 429]);
+    const { audit } = (await other.admin.request('GET', '/audit?event=console_signed_in')).json;
+    expect(audit).toHaveLength(10);
+  });
+
+  it('a key has 100 sessions at most, and a further one ends the oldest [console.session]', async () => {
+    const { id, key } = await keyWith(['admin']);
+    const oldest = await signedIn(key);
+    await database.db.execute(sql`
+      insert into console_sessions (hash, is_link, key_id, role, expires_at, idle_until)
+      select sha256(n::text::bytea), false, ${id}, 'admin', now() + interval '1 hour', now() + interval '1 hour'
+      from generate_series(1, 99) n`);
+    expect((await keysWith(oldest)).status).toBe(200);
+    const newest = await signedIn(key);
+    expect((await keysWith(oldest)).status).toBe(401);
+    expect((await keysWith(newest)).status).toBe(200);
+  });
+
+  it.each([
+    ['GET', '/console/session', 401],
+    ['POST', '/console/session/end', 200],
+    ['GET', '/v1/admin/keys', 401],
+  ])(
+    'an address that guesses cookies is stopped at %s %s [console.session]',
+    async (method, path, status) => {
+      await using other = await start();
+      const signed = await exchange(`${other.url}/console/session`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...OURS },
+        body: JSON.stringify({ key: other.key }),
+      });
+      const cookie = `sb_console=web_${'x'.repeat(43)}`;
+      const statuses = await statusesOf(other, 62, path, { method, headers: { ...OURS, cookie } });
+      expect(statuses).toEqual([...Array<number>(60).fill(status), 429, 429]);
+      const mine = { headers: { ...OURS, cookie: cookieOf(signed) } };
+      expect((await exchange(`${other.url}/v1/admin/keys`, mine)).status).toBe(200);
+    },
+  );
+});
+
 describe('a link of the command line', () => {
   it('signs one browser in, once [console.link]', async () => {
     const link = await linkOf();
@@ -225,6 +285,34 @@ describe('the end of a session', () => {
     expect(await ask('/console/session', cookie)).toMatchObject({ status: 401 });
   });
 
+  it('is put off in the database at most once a minute, so that most requests write nothing [console.end]', async () => {
+    const cookie = await signedIn(sb.key);
+    const secret = cookie.split('=')[1] ?? '';
+    const version = async () =>
+      (
+        await database.db
+          .select({ xmin: sql<string>`xmin::text` })
+          .from(consoleSessions)
+          .where(eq(consoleSessions.hash, createHash('sha256').update(secret).digest()))
+      )[0]?.xmin;
+    const before = await version();
+    await keysWith(cookie);
+    expect(await version()).toBe(before);
+    await age(secret, 2);
+    const aged = await version();
+    await keysWith(cookie);
+    expect(await version()).not.toBe(aged);
+  });
+
+  it('comes for all at once, of which only those that had not ended count [console.end]', async () => {
+    await sb.admin.request('POST', '/console/end');
+    const [live, gone] = [await signedIn(sb.key), await signedIn(sb.key)];
+    await linkOf();
+    await age(gone.split('=')[1] ?? '', 31);
+    expect((await sb.admin.request('POST', '/console/end')).json).toEqual({ ended: 2 });
+    expect((await keysWith(live)).status).toBe(401);
+  });
+
   it('comes after twelve hours however much it is used [console.end]', async () => {
     const cookie = await signedIn(sb.key);
     const secret = cookie.split('=')[1] ?? '';
@@ -254,6 +342,22 @@ describe('the end of a session', () => {
     const ended = await post('/console/session/end', {}, { cookie: cookieOf(again) });
     expect(ended.headers.getSetCookie()[0]).toMatch(/^sb_console=; .*Expires=Thu, 01 Jan 1970/);
     expect((await keysWith(cookieOf(again))).status).toBe(401);
+  });
+});
+
+describe('a sign-in by a link', () => {
+  it('counts even if the earlier session of the browser cannot be ended [console.session]', async () => {
+    const before = await signedIn(sb.key);
+    await database.db.execute(
+      sql`create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`,
+    );
+    await database.db.execute(
+      sql`create trigger refuse before delete on console_sessions for each row execute function refuse()`,
+    );
+    const answer = await signIn({ link: await linkOf() }, { cookie: before });
+    await database.db.execute(sql`drop trigger refuse on console_sessions`);
+    expect(answer.status).toBe(500);
+    expect((await keysWith(cookieOf(answer))).status).toBe(200);
   });
 });
 

@@ -279,7 +279,7 @@ describe('errors', () => {
     ['DELETE', '/v1/identity/connections', 'GET, HEAD, PUT'],
     ['PUT', '/v0.1/servers', 'GET, HEAD'],
     // A server may be called import.
-    ['DELETE', '/v1/admin/catalogue/import', 'POST, GET, HEAD'],
+    ['DELETE', '/v1/admin/catalogue/import', 'POST, GET, HEAD, PUT'],
     ['POST', '/', 'GET, HEAD'],
     ['POST', '/docs', 'GET, HEAD'],
     ['POST', '/assets/copy.js', 'GET, HEAD'],

@@ -7,6 +7,7 @@ import {
   toEntry,
   type Access,
   type Entry,
+  type HeldServer,
   type LearnedAccess,
   type Server,
   type ServerHead,
@@ -170,9 +171,7 @@ const list = endpoint({
     tools: z
       .enum(['yes', 'no', 'suspicious'])
       .optional()
-      .describe(
-        'Whether tools are known. suspicious: one of them matches a suspicion rule; up to a minute old.',
-      ),
+      .describe('Whether tools are known. suspicious: one of them matches a suspicion rule.'),
     active: z.enum(['yes', 'no', 'all']).default('yes'),
     origin: z.enum(ORIGINS).optional(),
     limit: page.limit.refine(limit => limit <= MAX_PAGE, `must be at most ${MAX_PAGE}`),
@@ -198,11 +197,12 @@ const list = endpoint({
     const known = { accessOf, healthOf: (server: ServerHead) => health.healthOf(server) };
     const { limit, cursor: after } = query;
     const { servers, total, hasMore } = await listServers(catalogue, filter, known, { after, limit });
-    const whole = await catalogue.read(servers.map(({ id }) => id));
+    const described = await catalogue.readDescribed(servers.map(({ id }) => id));
     return {
-      servers: servers.flatMap(({ id }) => {
-        const server = whole.get(id);
-        return server ? [rowOf(server, { access: accessOf(server), health: health.healthOf(server) })] : [];
+      servers: servers.map(server => {
+        const { description = '', categories = [] } = described.get(server.id) ?? {};
+        const row = rowOf(server, { access: accessOf(server), health: health.healthOf(server) });
+        return Object.assign(row, { description, categories });
       }),
       total,
       next_cursor: hasMore ? (servers.at(-1)?.id ?? null) : null,
@@ -210,19 +210,17 @@ const list = endpoint({
   },
 });
 
-const rowOf = (server: Server, { access, health }: { access: Access; health: Health | undefined }) => ({
+const rowOf = (server: HeldServer, { access, health }: { access: Access; health: Health | undefined }) => ({
   id: server.id,
   name: server.name,
-  description: server.description,
   remote_url: server.remoteUrl,
   access,
   ...(health ? { health: inWire(health) } : {}),
-  tools: server.tools.length,
-  suspicious_tools: server.tools.filter(({ suspicious }) => suspicious !== undefined).length,
+  tools: server.toolCount,
+  suspicious_tools: server.suspiciousCount,
   active: server.active,
   ...(server.unreachable ? { unanswered: true } : {}),
   origin: server.origin,
-  categories: server.categories,
 });
 
 const show = endpoint({
@@ -300,7 +298,12 @@ const put = endpoint({
 
 async function putEntry(core: Core, caller: Caller, entry: Entry) {
   const { catalogue, audit } = core;
-  const meta = { server: entry.id };
+  const before = catalogue.get(entry.id);
+  const meta = {
+    server: entry.id,
+    host: new URL(entry.remote_url).host,
+    ...(before ? { before_host: new URL(before.remoteUrl).host, before_origin: before.origin } : {}),
+  };
   await catalogue.put([entry], {
     origin: 'operator',
     keepsTools: entry.tools === undefined,

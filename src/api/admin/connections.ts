@@ -13,7 +13,7 @@ import {
   scopeNames,
 } from '../http/connection-schemas.ts';
 import { endpoint, storable, type Endpoint } from '../http/endpoint.ts';
-import { ADMIN, ADMIN_READ, nextCursor, page, placeOf, tenantId } from './fields.ts';
+import { ADMIN, ADMIN_READ, cursorOf, nextCursor, page, placeOf, tenantId } from './fields.ts';
 
 const tenant = tenantId.default(LOCAL_TENANT).describe('The tenant. Default: local.');
 
@@ -94,7 +94,7 @@ const listAll = endpoint({
     const { connections, next } = await pageOfConnections(identity.context, filter, { after, limit });
     return {
       connections: connections.map(one => named(catalogue, one)),
-      next_cursor: next ? `${next.createdAt}~${next.id}` : null,
+      next_cursor: cursorOf(next),
     };
   },
 });
@@ -178,6 +178,7 @@ const connectServer = endpoint({
 const pollServer = endpoint({
   ...ADMIN,
   method: 'get',
+  onlyGet: true,
   path: '/connections/session',
   operationId: 'getSharedSession',
   summary: 'Poll the sign-in of a tenant',

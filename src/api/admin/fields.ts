@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { SCOPES } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
+import type { Place } from '../../platform/database/columns.ts';
 import { MIB, queryNumber, storable } from '../http/endpoint.ts';
 
 /** The policy and the common fields of all admin endpoints. */
@@ -105,9 +106,13 @@ export const nextCursor = z
   .nullable()
   .describe('The cursor of the next page. null: this is the last page.');
 
-/** Reads a cursor of a list that is ordered by creation. @throws SwitchboardError `invalid_request` */
-export function placeOf(cursor: string): { readonly createdAt: string; readonly id: string } {
-  const [, createdAt = '', id = ''] = /^([^~]{1,40})~(\w{1,40})$/.exec(cursor) ?? [];
+/** Returns the cursor of a list that is ordered by creation; null if there is nothing more. */
+export const cursorOf = (next: Place | undefined): string | null =>
+  next ? `${next.createdAt}~${next.id}` : null;
+
+/** Reads such a cursor. @throws SwitchboardError `invalid_request` */
+export function placeOf(cursor: string): Place {
+  const [, createdAt = '', id = ''] = /^([^~]{1,40}Z)~(\w{1,40})$/.exec(cursor) ?? [];
   if (!time.safeParse(createdAt).success) throw wrongCursor();
   return { createdAt, id };
 }

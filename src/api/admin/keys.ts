@@ -4,6 +4,7 @@ import {
   ADMIN,
   ADMIN_READ,
   counts,
+  cursorOf,
   keyInfo,
   monthlyQuota,
   newKeyInfo,
@@ -52,7 +53,7 @@ const listKeys = endpoint({
     const isActive = state === undefined ? undefined : state === 'active';
     const after = cursor === undefined ? undefined : placeOf(cursor);
     const { keys, next } = await core.apiKeys.list({ tenant, text, isActive, limit, after });
-    return { keys, next_cursor: next ? `${next.createdAt}~${next.id}` : null };
+    return { keys, next_cursor: cursorOf(next) };
   },
 });
 

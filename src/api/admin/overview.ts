@@ -11,7 +11,7 @@ const durations = {
   p95_ms: z.number().nullable(),
   buckets: z
     .array(z.object({ le_ms: z.number().nullable().describe('null: no bound.'), count: z.int() }))
-    .describe('How many took at most so long.'),
+    .describe('The cumulative number of observations up to le_ms.'),
 };
 
 const toDo = z.object({
@@ -84,11 +84,7 @@ const overview = endpoint({
     setup: z.array(toDo).describe('What needs attention. Empty: nothing.'),
   }),
   handle: async core => {
-    const [text, { days, topServers }, setup] = await Promise.all([
-      core.metrics.text(),
-      core.recentUse.read(),
-      toDosOf(core),
-    ]);
+    const [text, { days, topServers }] = await Promise.all([core.metrics.text(), core.recentUse.read()]);
     return {
       version: core.version,
       ...core.readiness(),
@@ -98,7 +94,7 @@ const overview = endpoint({
       top_servers: topServers.map(one =>
         Object.assign(one, { name: core.catalogue.get(one.server_id)?.name ?? null }),
       ),
-      setup,
+      setup: toDosOf(core),
     };
   },
 });
@@ -118,14 +114,17 @@ function serversOf({ catalogue, health }: Core) {
 
 const MAX_IDS = 20;
 
-async function toDosOf(core: Core): Promise<z.output<typeof toDo>[]> {
+function toDosOf(core: Core): z.output<typeof toDo>[] {
   const { catalogue, identity } = core;
-  const suspicious = [...(await catalogue.suspicious.ids())].filter(id => catalogue.get(id)?.active);
   const { oauth, providers, origins } = identity.setup.needs(catalogue.active());
-  const failing = [...catalogue.active()].filter(server =>
-    ['unreachable', 'not_mcp'].includes(core.health.healthOf(server)?.state ?? ''),
-  );
-  const isEmpty = catalogue.active()[Symbol.iterator]().next().done === true;
+  const suspicious: string[] = [];
+  const failing: string[] = [];
+  let isEmpty = true;
+  for (const server of catalogue.active()) {
+    isEmpty = false;
+    if (server.suspiciousCount > 0) suspicious.push(server.id);
+    if (core.health.healthOf(server)?.state === 'unreachable') failing.push(server.id);
+  }
   return [
     ...core.readiness().degraded.map(detail => ({ kind: 'degraded' as const, count: 1, detail, ids: [] })),
     ...(isEmpty
@@ -152,11 +151,10 @@ async function toDosOf(core: Core): Promise<z.output<typeof toDo>[]> {
     ...toDoOf('suspicious_tools', suspicious, count =>
       count === 1 ? '1 server has suspicious tools.' : `${count} servers have suspicious tools.`,
     ),
-    ...toDoOf(
-      'unreachable',
-      failing.map(({ id }) => id),
-      count =>
-        count === 1 ? '1 server failed its last check.' : `${count} servers failed their last check.`,
+    ...toDoOf('unreachable', failing, count =>
+      count === 1
+        ? '1 server gave no answer to its last check.'
+        : `${count} servers gave no answer to their last check.`,
     ),
   ];
 }

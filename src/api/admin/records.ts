@@ -84,7 +84,7 @@ const audit = endpoint({
       .describe('Returns only events of this end user, by the internal id.'),
     after: z
       .string()
-      .regex(/^\d{1,15}$/, 'must be the id of a record')
+      .regex(/^[0-9]{1,15}$/, 'must be the id of a record')
       .transform(Number)
       .optional()
       .describe(

@@ -25,7 +25,7 @@ const about = z.object({
   rank: z.int().nullable().describe('Its place in the whole ranking; 1 is the first.'),
   candidates: z.int().describe('The number of servers in the whole ranking.'),
   final_score: z.number().nullable(),
-  scores: scores.nullable().describe('Of what its score is made, or would be.'),
+  scores: scores.nullable().describe('The parts of its score, or of the score that it would have.'),
   dead: z.boolean().describe('Three health checks in a row failed, which halves its score.'),
   deprecated: z.boolean().describe('Its registry advises against it, which takes a fifth of its score.'),
 });
@@ -43,13 +43,11 @@ const search = endpoint({
     query: queryText,
     limit: searchLimit,
     max_tools: z.int().min(0).max(1000).optional().describe('Tools at most per server. Absent: all.'),
-    explain: z.boolean().optional().describe('true: shows of what the scores are made.'),
+    explain: z.boolean().optional().describe('true: shows the parts of the scores.'),
     about: serverId.optional().describe('A server, to learn why it is or is not in the answer.'),
   }),
   responseSchema: searchAnswer.extend({ about: about.optional() }),
   handle: async (core, caller, { body: { max_tools: maxTools, about: id, ...asked } }) => {
-    // A search of the command line may come while the index loads, and waits.
-    await core.indexed.catch(() => {});
     const answer = await core.search.search(caller, { ...asked, maxTools });
     return {
       ...withHint(answer),

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { clientFields, registeredClient } from '../../config/oauth.ts';
+import { clientFields } from '../../config/oauth.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { credentialValues } from '../http/connection-schemas.ts';
 import { isStorable } from '../../platform/json-limits.ts';
@@ -18,7 +18,7 @@ const setup = endpoint({
   operationId: 'showSetup',
   summary: 'Show what is set up for sign-ins',
   description:
-    "Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Each list has at most 200 members, those of most servers first.",
+    "Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Of what is missing, each list has the 200 members that most servers need. Of the OAuth clients in the database, those that were entered come first, and at most 200 are returned.",
   errors: [],
   responseSchema: z.object({
     public_url: z.string().describe('The address that redirect URIs begin with. The setting PUBLIC_URL.'),
@@ -37,6 +37,12 @@ const setup = endpoint({
           ),
         client_id: z.string(),
         redirect_uri: z.string(),
+        has_secret: z.boolean(),
+        token_auth_method: clientFields.token_auth_method
+          .unwrap()
+          .nullable()
+          .describe('null: the best that the authorization server supports.'),
+        scopes: z.array(z.string()).describe('Scopes of every sign-in.'),
         servers: z.int().describe('The number of servers that sign users in there.'),
         allowed_origins: z
           .array(z.string())
@@ -93,6 +99,13 @@ const issuer = z
   .refine(isStorable, 'must not contain a NUL character or an unpaired surrogate')
   .describe('The issuer, exactly as GET /setup has it.');
 
+/** RFC 8414 §2: an issuer has no query and no fragment. A user name or password would be shown to everybody who may look. */
+const isPlain = (text: string) => {
+  const url = URL.parse(text);
+  // What is no URL is refused as such.
+  return url === null || (url.username === '' && url.password === '' && !/[?#]/.test(text));
+};
+
 const enterClient = endpoint({
   ...ADMIN,
   method: 'put',
@@ -100,20 +113,29 @@ const enterClient = endpoint({
   operationId: 'enterOAuthClient',
   summary: 'Enter an OAuth app',
   description:
-    'Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.',
+    'Stores the client that you have registered with an authorization server, instead of an earlier one. Sign-ins use it at once. With an unchanged client_id, an absent field keeps its value; null removes it. The secret is stored encrypted and never returned. A client in SWITCHBOARD_OAUTH_CLIENTS comes first.',
   errors: [],
   bodySchema: z.strictObject({
-    issuer,
-    ...clientFields,
+    issuer: issuer.refine(isPlain, 'must have no user name, password, query or fragment'),
     client_id: storable(z.string().min(1).max(2_048)),
-    client_secret: z.string().min(1).max(4_096).optional(),
+    client_secret: z.string().min(1).max(4_096).nullish(),
+    token_auth_method: clientFields.token_auth_method.nullable(),
+    scopes: clientFields.scopes.nullable(),
+    allowed_origins: clientFields.allowed_origins.nullable(),
   }),
   responseSchema: z.object({ issuer: z.string(), redirect_uri: z.string() }),
-  handle: async ({ identity, catalogue, allowHttp }, caller, { body: { issuer: name, ...fields } }) => {
+  handle: async ({ identity, catalogue, allowHttp }, caller, { body }) => {
+    const { issuer: name } = body;
     if (!name.startsWith('https:') && !allowHttp)
       throw new SwitchboardError('invalid_request', 'issuer: must be https');
     const { authorization } = identity;
-    const client = registeredClient(fields);
+    const client = {
+      id: body.client_id,
+      secret: body.client_secret,
+      authMethod: body.token_auth_method,
+      scopes: body.scopes,
+      allowedOrigins: body.allowed_origins,
+    };
     await authorization.enterClient(caller, name, { client, servers: catalogue.active() });
     return { issuer: name, redirect_uri: authorization.clients.redirectUri(name) };
   },

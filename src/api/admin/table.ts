@@ -45,6 +45,18 @@ function asOperator(one: Endpoint): Endpoint {
   };
 }
 
+/** Has a search wait for as long as the index loads: a command comes from somebody who has just started the program. */
+function untilIndexed(one: Endpoint): Endpoint {
+  if (one.stream || one.path !== '/search') return one;
+  return {
+    ...one,
+    run: async (core, caller, input) => {
+      await core.indexed.catch(() => {});
+      return one.run(core, caller, input);
+    },
+  };
+}
+
 const belowV1 = (one: Endpoint): Endpoint => ({ ...one, path: `/v1/admin${one.path}` });
 const withoutLimit = (one: Endpoint): Endpoint => ({ ...one, rateLimit: undefined });
 
@@ -66,7 +78,7 @@ export function controlSocketListener({
   readonly log: Log;
   readonly clock: Clock;
 }): RequestListener {
-  const endpoints = [...shared, ...operatorEndpoints.map(asOperator)].map(withoutLimit);
+  const endpoints = [...shared, ...operatorEndpoints.map(asOperator)].map(withoutLimit).map(untilIndexed);
   const serve = serveEndpoints({
     core,
     log,

@@ -28,12 +28,16 @@ const showWebhook = endpoint({
   path,
   operationId: 'showWebhook',
   summary: "Show a tenant's webhook",
-  description: 'webhook is null if the tenant has none. The signing secret is never shown again.',
+  description:
+    'webhook is null if the tenant has none. Of its address, a key with admin_read sees only the origin, because the rest may be a secret. The signing secret is never shown again.',
   errors: ['invalid_request'],
   responseSchema: z.object({ webhook: webhookInfo.nullable() }),
-  handle: async ({ apiKeys, identity }, _caller, { params: { id = '' } }) => {
+  handle: async ({ apiKeys, identity }, { scopes }, { params: { id = '' } }) => {
     await apiKeys.tenants.get(id);
-    return { webhook: (await identity.webhooks.show(id)) ?? null };
+    const webhook = await identity.webhooks.show(id);
+    if (!webhook) return { webhook: null };
+    const url = scopes.has('admin') ? webhook.url : new URL(webhook.url).origin;
+    return { webhook: { ...webhook, url } };
   },
 });
 

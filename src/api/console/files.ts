@@ -6,21 +6,23 @@ import { isServable, StaticFiles } from '../http/static-files.ts';
 
 const STATIC = fileURLToPath(new URL('static', import.meta.url));
 
-/** The modules of packages: the bare names that files import, and what they are served as. */
-const MODULES: Readonly<Record<string, { readonly file: string; readonly served: string }>> = {
-  preact: { file: 'preact', served: 'lib/preact.js' },
-  'preact/hooks': { file: 'preact/hooks', served: 'lib/preact-hooks.js' },
-  htm: { file: 'htm', served: 'lib/htm.js' },
-  'htm/preact': { file: 'htm/preact', served: 'lib/htm-preact.js' },
-  '@preact/signals': { file: '@preact/signals', served: 'lib/signals.js' },
-  '@preact/signals-core': { file: '@preact/signals-core', served: 'lib/signals-core.js' },
-  uplot: { file: 'uplot/dist/uPlot.esm.js', served: 'lib/uplot.js' },
+/** The modules of packages: the bare names that files import, and their addresses. */
+const MODULES: Readonly<Record<string, string>> = {
+  preact: 'lib/preact.js',
+  'preact/hooks': 'lib/preact-hooks.js',
+  htm: 'lib/htm.js',
+  'htm/preact': 'lib/htm-preact.js',
+  '@preact/signals': 'lib/signals.js',
+  '@preact/signals-core': 'lib/signals-core.js',
+  uplot: 'lib/uplot.js',
 };
-const STYLES = { file: 'uplot/dist/uPlot.min.css', served: 'lib/uplot.css' };
+/** Of this package, the module that Node would load is not one for browsers. */
+const UPLOT = 'uplot/dist/uPlot.esm.js';
+const STYLES = ['uplot/dist/uPlot.min.css', 'lib/uplot.css'] as const;
 
 /** The addresses of the modules, for browsers. They are relative to the page, which may be below a prefix. */
 const IMPORT_MAP = JSON.stringify({
-  imports: Object.fromEntries(Object.entries(MODULES).map(([name, { served }]) => [name, `./${served}`])),
+  imports: Object.fromEntries(Object.entries(MODULES).map(([name, served]) => [name, `./${served}`])),
 });
 const IMPORT_MAP_PLACE = '<!-- import map -->';
 
@@ -49,8 +51,8 @@ async function readAll(): Promise<(readonly [name: string, bytes: Buffer])[]> {
     const bytes = await readFile(path.join(STATIC, name));
     return [name.split(path.sep).join('/'), name === 'index.html' ? withImportMap(bytes) : bytes] as const;
   });
-  const ofPackages = [...Object.values(MODULES), STYLES].map(async ({ file, served }) => {
-    const text = await readFile(new URL(import.meta.resolve(file)), 'utf8');
+  const ofPackages = [...Object.entries(MODULES), STYLES].map(async ([name, served]) => {
+    const text = await readFile(new URL(import.meta.resolve(name === 'uplot' ? UPLOT : name)), 'utf8');
     // The maps are not served.
     return [served, Buffer.from(text.replace(/\n\/\/# sourceMappingURL=\S+\s*$/, '\n'))] as const;
   });

@@ -11,7 +11,7 @@ import { methodNotAllowed } from '../http/pipeline.ts';
 import { localsOf } from '../http/request.ts';
 import type { Cookies } from '../pages/cookies.ts';
 import { consoleFiles, PAGE_POLICY } from './files.ts';
-import { countRefused, requireConsole } from './session.ts';
+import { countRefused, requireConsole, requireUnspent } from './session.ts';
 
 const MAX_BODY_BYTES = 4 * KIB;
 
@@ -34,7 +34,12 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
     });
     const body = parseInput(signInBody, sent);
     const { ip } = localsOf(response);
-    if ('key' in body) return sessions.start(await holderOf(core, body.key, ip), actorOf(response));
+    if ('key' in body) {
+      const holder = await holderOf(core, body.key, ip);
+      await core.rateLimits.spend(holder.keyId, 'admin');
+      return sessions.start(holder, actorOf(response));
+    }
+    await requireUnspent(core, ip);
     const opened = await sessions.open(body.link, actorOf(response));
     if (opened !== undefined) return opened;
     const refused = new SwitchboardError(
@@ -48,15 +53,16 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   const session = router.route('/console/session');
   session.get(async (request, response) => {
     requireConsole(request);
-    sendJson(response, await found(cookies.operator(request)));
+    sendJson(response, await found(cookies.operator(request), localsOf(response).ip));
   });
   session.post(async (request, response) => {
     requireConsole(request);
     const cookie = await signIn(request, response);
+    // At once, since a link is used up: whatever fails after this, the browser is signed in.
+    cookies.setOperator(response, cookie);
     const before = cookies.operator(request);
     if (before !== undefined) await sessions.end(before, actorOf(response));
-    cookies.setOperator(response, cookie);
-    sendJson(response, await found(cookie));
+    sendJson(response, await found(cookie, localsOf(response).ip));
   });
   session.all((request, response) => {
     throw methodNotAllowed(response, request.method, 'GET, HEAD, POST');
@@ -66,18 +72,27 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
   end.post(async (request, response) => {
     requireConsole(request);
     const cookie = cookies.operator(request);
-    if (cookie !== undefined) await sessions.end(cookie, actorOf(response));
     cookies.clearOperator(response);
+    if (cookie !== undefined) {
+      const { ip } = localsOf(response);
+      await requireUnspent(core, ip, cookie);
+      if (!(await sessions.end(cookie, actorOf(response))))
+        await countRefused(core, consoleSessionEnded(), ip);
+    }
     sendJson(response, {});
   });
   end.all((request, response) => {
     throw methodNotAllowed(response, request.method, 'POST');
   });
 
-  async function found(cookie: string | undefined) {
-    const one = cookie === undefined ? undefined : await sessions.find(cookie);
-    if (!one) throw consoleSessionEnded();
-    return one;
+  async function found(cookie: string | undefined, ip: string | undefined) {
+    if (cookie === undefined) throw consoleSessionEnded();
+    await requireUnspent(core, ip, cookie);
+    const one = await sessions.find(cookie);
+    if (one) return one;
+    const ended = consoleSessionEnded();
+    await countRefused(core, ended, ip);
+    throw ended;
   }
 
   // Relative, because the service may be below a prefix.

@@ -25,12 +25,27 @@ export function byKeyOrSession(core: Core, cookies: Cookies): Authenticator {
 }
 
 async function ofSession(core: Core, cookie: string, locals: ReturnType<typeof localsOf>) {
+  await requireUnspent(core, locals.ip, cookie);
   try {
     return (locals.principal = await core.consoleSessions.authenticate(cookie));
   } catch (error) {
     await countRefused(core, error, locals.ip);
     throw error;
   }
+}
+
+/**
+ * Refuses an address from which too many wrong keys, links and cookies came, before the database is asked. A cookie that was good
+ * here goes on.
+ * @throws SwitchboardError `rate_limited`
+ */
+export async function requireUnspent(
+  { rateLimits, consoleSessions }: Core,
+  ip: string | undefined,
+  cookie?: string,
+): Promise<void> {
+  if (cookie !== undefined && consoleSessions.isKnown(cookie)) return;
+  if (ip !== undefined) await rateLimits.requireUnspent('failedAuth', ip);
 }
 
 /** Counts a refused cookie or link like a wrong key. @throws SwitchboardError `rate_limited` after too many */

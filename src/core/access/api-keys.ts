@@ -4,6 +4,7 @@ import { and, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
+import type { Place } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { LastUsed } from '../../platform/database/write-behind.ts';
 import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
@@ -24,7 +25,7 @@ import {
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
-import { pageOfKeys, type KeyFilter, type KeyPlace } from './key-pages.ts';
+import { pageOfKeys, type KeyFilter } from './key-pages.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
@@ -208,7 +209,7 @@ export class ApiKeys {
   /** Lists keys, newest first, with their usage. `next` is the place of the last one if there are more. */
   async list(
     filter: KeyFilter = {},
-  ): Promise<{ keys: (ApiKeyInfo & { readonly used_this_month: UseCount })[]; next: KeyPlace | undefined }> {
+  ): Promise<{ keys: (ApiKeyInfo & { readonly used_this_month: UseCount })[]; next: Place | undefined }> {
     const { limit = Infinity } = filter;
     const found = await pageOfKeys(this.#db, filter);
     const used = await this.use.thisMonth();

@@ -11,7 +11,7 @@ export const ENVIRONMENT_KEY_ID = 'environment';
 /** The key id of the command line. */
 export const OPERATOR_KEY_ID = 'operator';
 
-/** What a session of the console may do: the scope that its requests have. */
+/** The scope that the requests of a session of the console have. */
 export type ConsoleRole = 'admin' | 'admin_read';
 
 /** The scopes that cover the whole installation, so that they are valid only for keys of the operator's own tenant. */

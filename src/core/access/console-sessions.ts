@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
-import { and, eq, gt, lt, sql } from 'drizzle-orm';
+import { and, desc, eq, gt, inArray, lt, sql } from 'drizzle-orm';
+import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
@@ -12,6 +13,9 @@ import { LOCAL_TENANT } from './tenants.ts';
 const LINK_MINUTES = 5;
 const IDLE_MINUTES = 30;
 const MAX_HOURS = 12;
+/** The sessions that one key may have at the same time; a further one ends the oldest. */
+const MAX_SESSIONS = 100;
+const MAX_KNOWN = 1_000;
 /** Use is written down at most this often. */
 const TOUCH_SEC = 60;
 
@@ -41,6 +45,8 @@ interface SessionsOptions {
  */
 export class ConsoleSessions {
   readonly #parts: SessionsOptions;
+  /** Digests of cookies that this process has found good. */
+  readonly #known = new LRUCache<string, true>({ max: MAX_KNOWN });
 
   constructor(parts: SessionsOptions) {
     this.#parts = parts;
@@ -85,6 +91,7 @@ export class ConsoleSessions {
       const meta = { role: row.role, by: 'link' };
       const who = { ...actor, tenantId: LOCAL_TENANT, keyId: OPERATOR_KEY_ID };
       await audit.record(who, { event: 'console_signed_in', outcome: 'ok', meta }, tx);
+      this.#known.set(digestOf(cookie), true);
       return cookie;
     });
   }
@@ -108,9 +115,23 @@ export class ConsoleSessions {
     const keyMark = isEnvironment ? markOf(cookie, environmentKey) : null;
     await db.transaction(async tx => {
       await tx.insert(table).values({ hash: sha256(cookie), isLink: false, keyId, keyMark, role, ...LIFE });
+      const ofKey = and(eq(table.keyId, keyId), eq(table.isLink, false));
+      const older = tx
+        .select({ hash: table.hash })
+        .from(table)
+        .where(ofKey)
+        .orderBy(desc(table.createdAt))
+        .offset(MAX_SESSIONS);
+      await tx.delete(table).where(inArray(table.hash, older));
       await audit.record(who, { event: 'console_signed_in', outcome: 'ok', meta: { role, by: 'key' } }, tx);
     });
+    this.#known.set(digestOf(cookie), true);
     return cookie;
+  }
+
+  /** Returns whether a cookie was good when this process last asked. */
+  isKnown(cookie: string): boolean {
+    return this.#known.has(digestOf(cookie));
   }
 
   /** Returns the session of a cookie, which this use extends; undefined if it has ended. */
@@ -124,21 +145,31 @@ export class ConsoleSessions {
       gt(table.expiresAt, sql`now()`),
       gt(table.idleUntil, sql`now()`),
     );
-    const [found] = await db
-      .select({ session: table, key: { id: apiKeys.id, name: apiKeys.name } })
-      .from(table)
-      .leftJoin(apiKeys, and(eq(apiKeys.id, table.keyId), isLiveKey))
-      .where(isLive);
-    if (!found || !this.#isKeyLive(cookie, found.session, found.key !== null)) return undefined;
     const isDue = lt(
       table.idleUntil,
       sql`${minutesFromNow(IDLE_MINUTES)} - make_interval(secs => ${TOUCH_SEC})`,
     );
-    const [touched] = await db
-      .update(table)
-      .set({ idleUntil: minutesFromNow(IDLE_MINUTES) })
-      .where(and(isLive, isDue))
-      .returning({ idleUntil: table.idleUntil });
+    const [found] = await db
+      .select({
+        session: table,
+        key: { id: apiKeys.id, name: apiKeys.name },
+        isDue: sql<boolean>`${isDue}`,
+      })
+      .from(table)
+      .leftJoin(apiKeys, and(eq(apiKeys.id, table.keyId), isLiveKey))
+      .where(isLive);
+    if (!found || !this.#isKeyLive(cookie, found.session, found.key !== null)) {
+      this.#known.delete(digestOf(cookie));
+      return undefined;
+    }
+    this.#known.set(digestOf(cookie), true);
+    const [touched] = found.isDue
+      ? await db
+          .update(table)
+          .set({ idleUntil: minutesFromNow(IDLE_MINUTES) })
+          .where(isLive)
+          .returning({ idleUntil: table.idleUntil })
+      : [];
     const { role, keyId, idleUntil, expiresAt } = found.session;
     return {
       role,
@@ -156,18 +187,19 @@ export class ConsoleSessions {
     return { tenantId: LOCAL_TENANT, keyId: session.key_id, scopes: new Set([session.role]) };
   }
 
-  /** Ends a session. */
-  async end(cookie: string, actor: Actor): Promise<void> {
-    if (!isSecret(cookie, 'web')) return;
+  /** Ends a session. Resolves to false if there is none. */
+  async end(cookie: string, actor: Actor): Promise<boolean> {
+    if (!isSecret(cookie, 'web')) return false;
     const { db, audit } = this.#parts;
-    await db.transaction(async tx => {
+    return db.transaction(async tx => {
       const [row] = await tx
         .delete(table)
         .where(and(eq(table.hash, sha256(cookie)), eq(table.isLink, false)))
         .returning({ keyId: table.keyId });
-      if (!row) return;
+      if (!row) return false;
       const who = { ...actor, tenantId: LOCAL_TENANT, keyId: row.keyId };
       await audit.record(who, { event: 'console_signed_out', outcome: 'ok' }, tx);
+      return true;
     });
   }
 
@@ -175,7 +207,9 @@ export class ConsoleSessions {
   async endAll(actor: Partial<Actor>): Promise<number> {
     const { db, audit } = this.#parts;
     return db.transaction(async tx => {
-      const { length: ended } = await tx.delete(table).returning({ hash: table.hash });
+      const isLive = sql<boolean>`least(${table.expiresAt}, ${table.idleUntil}) > now()`;
+      const rows = await tx.delete(table).returning({ isLive });
+      const ended = rows.filter(one => one.isLive).length;
       await audit.record(actor, { event: 'console_signed_out', outcome: 'ok', meta: { ended } }, tx);
       return ended;
     });
@@ -194,6 +228,8 @@ export class ConsoleSessions {
 
 export const consoleSessionEnded = (): SwitchboardError =>
   new SwitchboardError('unauthorized', 'The session of the console has ended. Sign in again.');
+
+const digestOf = (cookie: string): string => Buffer.from(sha256(cookie)).toString('base64url');
 
 const minutesFromNow = (minutes: number) => sql`now() + make_interval(mins => ${minutes})`;
 

@@ -1,17 +1,10 @@
 import { and, desc, eq, ilike, not, or, sql } from 'drizzle-orm';
-import { containing } from '../../platform/database/columns.ts';
+import { containing, createdText, isAfter, type Place } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { isLiveKey } from './api-key.ts';
 import { apiKeys, users } from './schema.ts';
 
-/** The place of a key in the list. */
-export interface KeyPlace {
-  /** By the database's clock, with its precision. */
-  readonly createdAt: string;
-  readonly id: string;
-}
-
-/** Which keys to list. An absent field does not matter. */
+/** Limits which keys are listed. An absent field does not matter. */
 export interface KeyFilter {
   readonly tenant?: string | undefined;
   /** Text in the name or the id, in any case. */
@@ -19,17 +12,15 @@ export interface KeyFilter {
   /** false: only revoked and expired ones. */
   readonly isActive?: boolean | undefined;
   /** Only those after this one. */
-  readonly after?: KeyPlace | undefined;
+  readonly after?: Place | undefined;
   readonly limit?: number | undefined;
 }
-
-const createdAt = sql<string>`to_char(${apiKeys.createdAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
 
 /** Returns the rows of keys, the newest first, and one more than the limit if there are more. */
 export function pageOfKeys(db: Database, { tenant, text, isActive, after, limit }: KeyFilter) {
   const contains = text === undefined ? undefined : containing(text);
   const rows = db
-    .select({ row: apiKeys, user: users.externalId, createdAt })
+    .select({ row: apiKeys, user: users.externalId, createdAt: createdText(apiKeys.createdAt) })
     .from(apiKeys)
     .leftJoin(users, eq(users.id, apiKeys.userId))
     .where(
@@ -37,12 +28,10 @@ export function pageOfKeys(db: Database, { tenant, text, isActive, after, limit 
         tenant === undefined ? undefined : eq(apiKeys.tenantId, tenant),
         contains === undefined ? undefined : or(ilike(apiKeys.name, contains), ilike(apiKeys.id, contains)),
         isActive === undefined ? undefined : isActive ? isLiveKey : not(sql`(${isLiveKey})`),
-        after &&
-          sql`(${apiKeys.createdAt} < ${after.createdAt}::timestamptz
-            or (${apiKeys.createdAt} = ${after.createdAt}::timestamptz and ${apiKeys.id} > ${after.id}))`,
+        after && isAfter(apiKeys, after),
       ),
     )
-    .orderBy(desc(apiKeys.createdAt), apiKeys.id)
+    .orderBy(desc(apiKeys.createdAt), desc(apiKeys.id))
     .$dynamic();
   return limit === undefined ? rows : rows.limit(limit + 1);
 }

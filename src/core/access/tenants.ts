@@ -27,7 +27,7 @@ interface TenantInfo {
   readonly created_at: string;
 }
 
-/** Which tenants to list. An absent field does not matter. */
+/** Limits which tenants are listed. An absent field does not matter. */
 interface TenantFilter {
   /** Text in the id or the name, in any case. */
   readonly text?: string | undefined;

@@ -31,6 +31,7 @@ import {
 import { RecentServers } from './recent-servers.ts';
 import {
   ConcurrentEdit,
+  readDescribed,
   readHeads,
   readServers,
   retireServers,
@@ -42,7 +43,6 @@ import {
 import { sharing, toServers } from './to-server.ts';
 import type { Definition } from './tools/definitions.ts';
 import { compareListing } from './tools/store.ts';
-import { SuspiciousServers } from './tools/suspicious-servers.ts';
 
 export type { CatalogueChange, OnProgress, PrepareChange, WholeCatalogue } from './changes.ts';
 
@@ -73,7 +73,6 @@ export class Catalogue {
   readonly #log: Log | undefined;
   readonly #byId = new Map<string, HeldServer>();
   readonly #recent: RecentServers;
-  readonly suspicious: SuspiciousServers;
   readonly #writes = new SerialQueue();
   /** Finds changes of other processes; undefined if there are none. */
   readonly #cursor: ChangeCursor | undefined;
@@ -87,7 +86,6 @@ export class Catalogue {
     this.#log = log;
     this.#cursor = cursor;
     this.#recent = new RecentServers(db);
-    this.suspicious = new SuspiciousServers(db);
   }
 
   /** @param options.shared true if other processes write to the same database; see `catchUp` */
@@ -139,6 +137,11 @@ export class Catalogue {
     // Access is shown before it is written.
     for (const [id, server] of found) found.set(id, keepingLearned(server, this.#byId.get(id)));
     return found;
+  }
+
+  /** Returns the descriptions and categories of servers. */
+  readDescribed(ids: readonly string[]): ReturnType<typeof readDescribed> {
+    return readDescribed(this.#db, ids);
   }
 
   /** Returns a whole active server. @throws SwitchboardError as `require` */

@@ -204,6 +204,8 @@ export interface ServerHead {
 export interface HeldServer extends ServerHead {
   readonly toolCount: number;
   readonly exampleCount: number;
+  /** The number of tools that match a suspicion rule. */
+  readonly suspiciousCount: number;
 }
 
 /** A catalogued server as it is called; without tools only the head was read. */
@@ -233,7 +235,12 @@ export function headOf(server: Server): HeldServer {
     registry,
     ...head
   } = server;
-  const held = { ...head, toolCount: tools.length, exampleCount: examples.length };
+  const held = {
+    ...head,
+    toolCount: tools.length,
+    exampleCount: examples.length,
+    suspiciousCount: tools.filter(({ suspicious }) => suspicious !== undefined).length,
+  };
   if (!registry) return held;
   const { document: _document, ...mark } = registry;
   return { ...held, registry: mark };

@@ -30,6 +30,9 @@ interface Transactions {
 
 const exampleCount = sql<number>`coalesce(jsonb_array_length(${table.examples}), 0)::int`;
 const toolCount = sql<number>`(jsonb_array_length(${table.tools}) + (select coalesce(sum(jsonb_array_length(${parts.tools})), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`;
+const suspiciousIn = (tools: typeof table.tools | typeof parts.tools) =>
+  sql`jsonb_array_length(jsonb_path_query_array(${tools}, '$[*] ? (exists (@.suspicious))'))`;
+const suspiciousCount = sql<number>`(${suspiciousIn(table.tools)} + (select coalesce(sum(${suspiciousIn(parts.tools)}), 0) from ${parts} where ${parts.serverId} = ${table.id}))::int`;
 
 /** Reads the heads of all stored servers. Yields to the event loop between pages. */
 export async function readHeads(db: Database): Promise<HeldServer[]> {
@@ -50,14 +53,20 @@ export async function readHeads(db: Database): Promise<HeldServer[]> {
         unreachable: table.unreachable,
         toolCount,
         exampleCount,
+        suspiciousCount,
       })
       .from(table)
       .where(last === undefined ? undefined : gt(table.id, last))
       .orderBy(asc(table.id))
       .limit(HEADS_OF_A_PAGE);
-    for (const { toolCount: tools, exampleCount: examples, registry, ...row } of page) {
+    for (const { registry, ...row } of page) {
       const mark = registry === null ? {} : { registry };
-      heads.push({ ...headFrom(row), ...mark, toolCount: tools, exampleCount: examples });
+      const counts = {
+        toolCount: row.toolCount,
+        exampleCount: row.exampleCount,
+        suspiciousCount: row.suspiciousCount,
+      };
+      heads.push({ ...headFrom(row), ...mark, ...counts });
     }
     last = page.at(-1)?.id;
     if (last === undefined || page.length < HEADS_OF_A_PAGE) return heads;
@@ -101,6 +110,23 @@ export async function readServers(db: Database, ids: readonly string[]): Promise
     if (ids.length > PAGE_ROWS) await setImmediate();
   }
   return servers;
+}
+
+/** The part of a server that lists show besides its head. */
+type Described = Pick<Server, 'description' | 'categories'>;
+
+/** Reads the descriptions of servers by id, without their tools, which may be large. */
+export async function readDescribed(
+  db: Database,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, Described>> {
+  const rows = await db
+    .select({ id: table.id, description: table.description, categories: table.categories })
+    .from(table)
+    .where(inArray(table.id, [...ids]));
+  return new Map(
+    rows.map(({ id, description, categories }) => [id, { description: cleanText(description), categories }]),
+  );
 }
 
 /** Yields all active servers by id, page by page. */

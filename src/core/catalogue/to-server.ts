@@ -19,7 +19,7 @@ import { logSuspicious } from './tools/store.ts';
 /** Returns the servers of the entries by id. Of duplicate ids, the last entry wins. */
 export async function toServers(
   entries: readonly Entry[],
-  { origin, registry, keepsTools = registry !== undefined, signal }: PutOptions,
+  { origin, registry, keepsTools, signal }: PutOptions,
   known: ReadonlyMap<string, Server>,
   log: Log | undefined,
 ): Promise<Map<string, Server>> {
@@ -94,7 +94,7 @@ function examplesOf({ examples = [] }: Entry): Pick<Server, 'examples'> {
   return cleaned.length === 0 ? {} : { examples: cleaned };
 }
 
-/** What a server is made of besides its entry. */
+/** Everything besides its entry that a server is made of. */
 interface Beginnings {
   readonly known?: Server | undefined;
   readonly registry?: RegistryMark | undefined;

@@ -203,6 +203,7 @@ export const connections = pgTable(
   table => [
     ownedByUser('connections_user', table),
     unique('connections_one').on(table.userId, table.provider, table.resource),
+    index('connections_created_at').on(table.createdAt, table.id),
     check('connections_status', sql`${table.status} in ('active', 'needs_reauth', 'rejected')`),
     check('connections_sealed', sql`(${table.status} <> 'needs_reauth') = (${table.sealed} is not null)`),
     check('connections_lease', sql`(${table.leaseId} is null) = (${table.leaseUntil} is null)`),

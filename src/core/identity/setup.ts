@@ -1,12 +1,13 @@
-import { and, desc, isNotNull, isNull } from 'drizzle-orm';
+import { and, desc, isNotNull, isNull, sql } from 'drizzle-orm';
 import type { Config } from '../../config/index.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import type { Provider } from './connections/provider.ts';
 import type { IdentityContext } from './context.ts';
+import type { AuthMethod, StoredClient } from './oauth/client.ts';
 import type { ServerAuthorization } from './oauth/server-authorization.ts';
 import { oauthClients } from './schema.ts';
 
-/** How many of a list are shown; the count tells how many there are. */
+/** Limits what is shown of a list; the count tells how long it is. */
 const MAX_SHOWN = 200;
 const MAX_SERVERS = 20;
 
@@ -24,6 +25,11 @@ interface ShownClient {
   readonly source: 'setting' | 'entered' | 'registered';
   readonly client_id: string;
   readonly redirect_uri: string;
+  readonly has_secret: boolean;
+  /** null: the best that the authorization server supports. */
+  readonly token_auth_method: AuthMethod | null;
+  /** Scopes of every sign-in. */
+  readonly scopes: readonly string[];
   /** The number of servers that sign users in there. */
   readonly servers: number;
   /** Origins of servers of other domains that may receive its tokens. */
@@ -60,7 +66,7 @@ interface Parts {
   readonly authorization: ServerAuthorization;
 }
 
-/** What is set up for sign-ins, and what the servers of a catalogue need besides. */
+/** Shows operators the set-up for sign-ins, and what the servers of a catalogue need besides. */
 export class Setup {
   readonly #parts: Parts;
 
@@ -132,35 +138,44 @@ export class Setup {
   async #clients(ofIssuers: ReadonlyMap<string, readonly unknown[]>): Promise<ShownClient[]> {
     const { context, config, authorization } = this.#parts;
     const servers = (issuer: string) => ofIssuers.get(issuer)?.length ?? 0;
-    const configured = [...config.oauth.clients].map(([issuer, { id, allowedOrigins }]) => ({
-      issuer,
-      source: 'setting' as const,
-      client_id: id,
-      redirect_uri: authorization.clients.redirectUri(issuer),
-      servers: servers(issuer),
-      allowed_origins: allowedOrigins,
-      created_at: null,
-    }));
+    const configured = [...config.oauth.clients].map(([issuer, client]) =>
+      Object.assign(settingsOf(client), {
+        issuer,
+        source: 'setting' as const,
+        client_id: client.id,
+        redirect_uri: authorization.clients.redirectUri(issuer),
+        servers: servers(issuer),
+        created_at: null,
+      }),
+    );
+    // Clients of an earlier PUBLIC_URL are not used.
+    const isCurrent = sql`starts_with(${oauthClients.redirectUri}, ${`${authorization.clients.returnUri()}/`})`;
     const rows = await context.db
       .select()
       .from(oauthClients)
-      .where(and(isNull(oauthClients.retiredAt), isNotNull(oauthClients.clientId)))
+      .where(and(isNull(oauthClients.retiredAt), isNotNull(oauthClients.clientId), isCurrent))
       .orderBy(desc(oauthClients.byOperator), desc(oauthClients.createdAt))
       .limit(MAX_SHOWN);
-    const allowedBy = async (issuer: string) =>
-      (await authorization.clients.ofOperator(issuer))?.allowedOrigins ?? [];
-    const stored = rows.map(async ({ issuer, clientId, redirectUri, createdAt, byOperator }) => ({
-      issuer,
-      source: byOperator ? ('entered' as const) : ('registered' as const),
-      client_id: clientId ?? '',
-      redirect_uri: redirectUri,
-      servers: servers(issuer),
-      allowed_origins: byOperator ? await allowedBy(issuer) : [],
-      created_at: createdAt.toISOString(),
-    }));
+    const stored = rows.map(async row =>
+      Object.assign(settingsOf(await authorization.clients.settingsOf(row)), {
+        issuer: row.issuer,
+        source: row.byOperator ? ('entered' as const) : ('registered' as const),
+        client_id: row.clientId ?? '',
+        redirect_uri: row.redirectUri,
+        servers: servers(row.issuer),
+        created_at: row.createdAt.toISOString(),
+      }),
+    );
     return [...configured, ...(await Promise.all(stored))];
   }
 }
+
+const settingsOf = ({ secret, authMethod, scopes = [], allowedOrigins = [] }: StoredClient) => ({
+  has_secret: secret !== undefined,
+  token_auth_method: authMethod ?? null,
+  scopes,
+  allowed_origins: allowedOrigins,
+});
 
 /** Returns what a server with an identity provider lacks; undefined: nothing. */
 function lackOf(

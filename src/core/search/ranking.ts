@@ -37,13 +37,13 @@ interface Ranked {
   readonly servers: readonly RankedServer[];
   /** For their cosines; absent: they stay as they are. */
   readonly table: readonly CalibrationPoint[] | undefined;
-  /** Of a query that asks for two or three things. */
+  /** The parts of a query that asks for two or three things. */
   readonly clauses: readonly Clause[];
-  /** Whether anything in the catalogue can probably serve the query. */
+  /** False: nothing in the catalogue can probably serve the query. */
   readonly isAnswerable: boolean;
 }
 
-/** How one server stands in the ranking of a query. */
+/** The standing of one server in the ranking of a query. */
 export interface Examined {
   /** The whole ranking. */
   readonly ranking: readonly RankedServer[];
@@ -95,7 +95,7 @@ export class Ranker {
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
-  /** Returns how a server stands in the ranking of a query, or why it would be there only if others were not. */
+  /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
   async examine(query: string, serverId: string): Promise<Examined> {
     const ranking = await this.rank({ query, limit: Infinity, maxTools: 0 });
     const among = (one: RankedServer) => one.serverId === serverId;

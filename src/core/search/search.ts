@@ -59,7 +59,7 @@ export interface Search {
    * await search.search(caller, { query: 'send an e-mail', limit: 5 })
    */
   search(caller: Caller, input: SearchInput): Promise<SearchAnswer>;
-  /** Returns how one server stands in the ranking of a query, or why it would be there only if others were not. */
+  /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
   standingOf(caller: Caller, query: string, serverId: string): Promise<Standing>;
   /** Returns the positions of a server's tools, best for the query first. The server need not be in the catalogue. */
   orderTools(caller: Caller, query: string, server: Described): Promise<number[]>;
@@ -72,7 +72,7 @@ export interface Search {
   close(): Promise<void>;
 }
 
-/** How one active server stands in the ranking of a query. */
+/** The standing of one active server in the ranking of a query. */
 interface Standing {
   /** 1 for the first; undefined: the server is not in the ranking. */
   readonly rank: number | undefined;

@@ -1,4 +1,6 @@
+import { sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { oauthClients } from '../../../src/core/identity/schema.ts';
 import { addEntry, addScene, echo, type Scene } from '../../support/authorization/scene.ts';
 import { DATABASES, startIdentity, type IdentityUnderTest } from '../../support/identity.ts';
 
@@ -105,6 +107,54 @@ describe.each(DATABASES)('on $name: an OAuth app that the operator enters', ({ k
     expect((await setup(sb)).oauth_clients).toMatchObject([{ allowed_origins: [scene.mcp.origin] }]);
   });
 
+  it('keeps what a change of it does not name, as long as its id stays', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    const shown = async () => (await setup(sb)).oauth_clients[0];
+    const more = { token_auth_method: 'client_secret_post', scopes: ['extra'] };
+    await enter(sb, scene, { ...more, allowed_origins: [scene.mcp.origin] });
+    const before = await shown();
+    expect(before).toMatchObject({ ...more, has_secret: true, allowed_origins: [scene.mcp.origin] });
+    const changed = (fields: object) => enter(sb, scene, { client_secret: undefined, ...fields });
+    await changed({ allowed_origins: [] });
+    expect(await shown()).toMatchObject({ ...more, has_secret: true, allowed_origins: [] });
+    scene.issuer.preregister({
+      client_id: 'by-hand',
+      client_secret: SECRET,
+      token_endpoint_auth_method: 'client_secret_post',
+      redirect_uris: [before.redirect_uri],
+    });
+    expect((await scene.connect()).session.status).toBe('complete');
+    await changed({ client_secret: null, token_auth_method: null });
+    expect(await shown()).toMatchObject({ has_secret: false, token_auth_method: null, scopes: ['extra'] });
+    await enter(sb, scene);
+    await changed({ client_id: 'another' });
+    expect(await shown()).toMatchObject({ client_id: 'another', has_secret: false, scopes: [] });
+  });
+
+  it('is stored however many enter one at once', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, (_, at) => enter(sb, scene, { client_id: `by-${at}` })),
+    );
+    expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
+    expect((await setup(sb)).oauth_clients).toHaveLength(1);
+  });
+
+  it('is neither shown nor used once PUBLIC_URL has changed', async () => {
+    await using sb = await start();
+    await using scene = await addScene(sb, { issuer: { registration: 'none' } });
+    await enter(sb, scene);
+    // The row of an installation that had another PUBLIC_URL.
+    await sb.db
+      .update(oauthClients)
+      .set({ redirectUri: sql`replace(redirect_uri, ${sb.url}, 'https://before.example')` });
+    expect((await setup(sb)).oauth_clients).toEqual([]);
+    await enter(sb, scene, { client_id: 'now' });
+    expect((await setup(sb)).oauth_clients).toMatchObject([{ client_id: 'now' }]);
+  });
+
   it('is refused where it is not one', async () => {
     await using sb = await start();
     await using scene = await addScene(sb);
@@ -112,6 +162,9 @@ describe.each(DATABASES)('on $name: an OAuth app that the operator enters', ({ k
       { issuer: 'ftp://x.example' },
       { issuer: 'https://x.example/\0' },
       { issuer: 'no url' },
+      { issuer: 'https://user:secret@x.example' },
+      { issuer: 'https://x.example/?key=secret' },
+      { issuer: 'https://x.example/#secret' },
       { client_id: '' },
       { client_id: 'a\0' },
       { token_auth_method: 'private_key_jwt' },

@@ -3,12 +3,23 @@ import { h } from 'preact';
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import htm from 'htm';
 
+/** Replaces characters that are invisible or reverse the text around them. @param {unknown} child @returns {any} */
+const visible = child =>
+  typeof child === 'string'
+    ? child.replaceAll(/(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '\u{fffd}')
+    : Array.isArray(child)
+      ? child.map(visible)
+      : child;
+
+/** @param {any} type @param {any} props @param {unknown[]} children */
+const element = (type, props, ...children) => h(type, props, ...children.map(visible));
+
 /**
  * Creates elements from a template. Every value becomes a text node, an attribute or a child, never markup.
  * @type {(strings: TemplateStringsArray, ...values: unknown[]) => import('preact').VNode}
  */
 // The templates of the console have one root each, and htm returns a list only for several.
-export const html = /** @type {any} */ (htm).bind(h);
+export const html = /** @type {any} */ (htm).bind(element);
 
 /** A refusal of the server, as problem details (RFC 9457), or a failure on the way. */
 export class Problem extends Error {
@@ -27,7 +38,7 @@ export class Problem extends Error {
   }
 }
 
-/** Whether the server answers. False: the console tries again until it does. */
+/** True while the server answers. False: the console tries again until it does. */
 export const isOnline = signal(true);
 /** Grows when everything on the screen should be loaded again. */
 export const generation = signal(0);
@@ -192,7 +203,7 @@ let touchedAt = Date.now();
 for (const event of ['keydown', 'pointerdown', 'wheel', 'focus'])
   addEventListener(event, () => (touchedAt = Date.now()), { passive: true });
 
-/** Whether somebody looks at the page. Without this, its requests would keep a forgotten session alive. */
+/** Returns whether somebody looks at the page. Without this, its requests would keep a forgotten session alive. */
 const isAttended = () => document.visibilityState === 'visible' && Date.now() - touchedAt < ATTENDED_MS;
 
 /**

@@ -127,7 +127,7 @@ export const Trouble = ({ problem, onRetry }) =>
   </div>`;
 
 /**
- * What a screen shows of loaded data: the data, a failure, or that it is still loading.
+ * Shows loaded data: the data, a failure, or that it is still loading.
  * @template T
  * @param {{ from: { data: T | undefined, problem: import('./lib.js').Problem | undefined, isLoading: boolean, reload: () => void }, children: (data: T) => Children }} props
  */

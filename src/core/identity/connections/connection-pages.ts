@@ -1,4 +1,5 @@
-import { and, desc, eq, isNotNull, isNull, like, ne, not, sql } from 'drizzle-orm';
+import { and, desc, eq, isNotNull, isNull, like, ne, not } from 'drizzle-orm';
+import { createdText, isAfter, type Place } from '../../../platform/database/columns.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
 import { users } from '../../access/schema.ts';
 import type { IdentityContext } from '../context.ts';
@@ -27,29 +28,17 @@ export interface HeldConnectionInfo extends ConnectionInfo {
   readonly user: string | null;
 }
 
-/** The place of a connection in the list. */
-interface Place {
-  /** By the database's clock, with its precision. */
-  readonly createdAt: string;
-  readonly id: string;
-}
-
-const createdAt = sql<string>`to_char(${connections.createdAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
-
 /** Returns connections, the newest first, from after a place. `next` is the place of the last one if there are more. */
 export async function pageOfConnections(
   { db, providers }: Pick<IdentityContext, 'db' | 'providers'>,
   filter: ConnectionFilter,
   { after, limit }: { readonly after: Place | undefined; readonly limit: number },
 ): Promise<{ connections: readonly HeldConnectionInfo[]; next: Place | undefined }> {
-  const isLater =
-    after &&
-    sql`(${connections.createdAt}, ${connections.id}) < (${after.createdAt}::timestamptz, ${after.id})`;
   const found = await db
-    .select({ row: connections, user: users.externalId, createdAt })
+    .select({ row: connections, user: users.externalId, createdAt: createdText(connections.createdAt) })
     .from(connections)
     .innerJoin(users, eq(users.id, connections.userId))
-    .where(and(...conditionsOf(filter), isLater))
+    .where(and(...conditionsOf(filter), after && isAfter(connections, after)))
     .orderBy(desc(connections.createdAt), desc(connections.id))
     .limit(limit + 1);
   const page = found.slice(0, limit);

@@ -36,3 +36,33 @@ export interface IssuedTo extends ClientName {
    */
   readonly tokenHost?: string;
 }
+
+/** The sealed part of a registration's row. */
+export interface StoredClient {
+  readonly secret?: string | undefined;
+  /** Absent: the best that the authorization server supports. */
+  readonly authMethod?: AuthMethod | undefined;
+  /** As of the settings, for a client that the operator has entered. */
+  readonly scopes?: readonly string[] | undefined;
+  readonly allowedOrigins?: readonly string[] | undefined;
+}
+
+/** A client as the operator enters it. An absent part stays as it was entered before with the same id; null removes it. */
+export interface EnteredClient {
+  readonly id: string;
+  readonly secret?: string | null | undefined;
+  readonly authMethod?: AuthMethod | null | undefined;
+  readonly scopes?: readonly string[] | null | undefined;
+  readonly allowedOrigins?: readonly string[] | null | undefined;
+}
+
+/** Returns the part of an entered client that is sealed. @param before the part that was entered before with the same id */
+export const entered = (given: EnteredClient, before: StoredClient): StoredClient => ({
+  secret: chosen(given.secret, before.secret),
+  authMethod: chosen(given.authMethod, before.authMethod),
+  scopes: chosen(given.scopes, before.scopes),
+  allowedOrigins: chosen(given.allowedOrigins, before.allowedOrigins),
+});
+
+const chosen = <T>(given: T | null | undefined, before: T | undefined): T | undefined =>
+  given === undefined ? before : (given ?? undefined);

@@ -12,8 +12,17 @@ import { sanitise } from '../../../platform/sanitize.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { oauthClients } from '../schema.ts';
-import type { Binding } from '../vault/vault.ts';
-import { AUTH_METHODS, type AuthMethod, type Client, type ClientName, type SignInClient } from './client.ts';
+import { VaultError, type Binding } from '../vault/vault.ts';
+import {
+  AUTH_METHODS,
+  entered,
+  type AuthMethod,
+  type Client,
+  type ClientName,
+  type EnteredClient,
+  type SignInClient,
+  type StoredClient,
+} from './client.ts';
 import type { IssuerMetadata } from './metadata.ts';
 
 /** The authorization server accepts no registration by us. */
@@ -70,16 +79,6 @@ interface Registering {
   readonly preferred: AuthMethod | undefined;
 }
 
-/** The sealed part of a registration's row. */
-interface StoredClient {
-  readonly secret?: string | undefined;
-  /** Absent: the best that the authorization server supports. */
-  readonly authMethod?: AuthMethod | undefined;
-  /** As of the settings, for a client that the operator has entered. */
-  readonly scopes?: readonly string[];
-  readonly allowedOrigins?: readonly string[];
-}
-
 type Row = typeof oauthClients.$inferSelect;
 
 /** Switchboard's clients at authorization servers: found, or registered at the first sign-in. */
@@ -123,8 +122,8 @@ export class Clients {
     const configured = this.#configured(metadata, preferred);
     if (configured) return { ...configured, redirectUri: this.redirectUri(issuer) };
     const row = await this.#current(issuer, this.redirectUri(issuer));
-    const entered = row?.byOperator ? await this.#opened(row, metadata, preferred) : undefined;
-    if (entered) return entered;
+    const ofOperator = row?.byOperator ? await this.#opened(row, metadata, preferred) : undefined;
+    if (ofOperator) return ofOperator;
     const document = this.#documentFor(metadata);
     if (document) return { ...document, issuer, kind: 'cimd', secret: undefined, authMethod: 'none' };
     const failed = this.#failed.get(issuer);
@@ -164,15 +163,26 @@ export class Clients {
   }
 
   /** Stores a client that the operator has registered, instead of an earlier one. Tokens that were issued to that stay valid. */
-  async enter(actor: Partial<Actor>, issuer: string, client: RegisteredClient): Promise<void> {
+  async enter(actor: Partial<Actor>, issuer: string, client: EnteredClient): Promise<void> {
     const { db, vault, audit } = this.#context;
     const id = newId('cli');
-    const { id: clientId, ...stored } = client;
-    const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored satisfies StoredClient);
+    const { id: clientId } = client;
     const redirectUri = this.redirectUri(issuer);
     await db.transaction(async tx => {
-      await this.#retireAll(tx, issuer);
-      await tx.insert(oauthClients).values({ id, issuer, redirectUri, clientId, sealed, byOperator: true });
+      const row = await this.#current(issuer, redirectUri, tx);
+      const isSame = row?.byOperator === true && row.clientId === clientId;
+      const stored = entered(client, isSame ? await this.settingsOf(row) : {});
+      const sealed = await vault.sealJson(clientBinding({ id, issuer }), stored);
+      // Somebody else may enter or register one at the same time.
+      for (let written = 0; written === 0;) {
+        await this.#retireAll(tx, issuer);
+        const inserted = await tx
+          .insert(oauthClients)
+          .values({ id, issuer, redirectUri, clientId, sealed, byOperator: true })
+          .onConflictDoNothing()
+          .returning({ id: oauthClients.id });
+        written = inserted.length;
+      }
       await audit.record(actor, { event: 'oauth_client_entered', outcome: 'ok', meta: { issuer } }, tx);
     });
     this.#failed.delete(issuer);
@@ -264,8 +274,12 @@ export class Clients {
   }
 
   /** Returns the registration for new sign-ins, or the row of one under way. */
-  async #current(issuer: string, redirectUri: string): Promise<Row | undefined> {
-    const [row] = await this.#context.db
+  async #current(
+    issuer: string,
+    redirectUri: string,
+    db: Database = this.#context.db,
+  ): Promise<Row | undefined> {
+    const [row] = await db
       .select()
       .from(oauthClients)
       .where(
@@ -421,6 +435,14 @@ export class Clients {
 
   #stored(row: Row): Promise<StoredClient> {
     return this.#context.vault.openJson<StoredClient>(clientBinding(row), row.sealed ?? '');
+  }
+
+  /** Returns the sealed part of a row; nothing if it cannot be opened any more. */
+  settingsOf(row: Row): Promise<StoredClient> {
+    return this.#stored(row).catch((error: unknown) => {
+      if (error instanceof VaultError) return {};
+      throw error;
+    });
   }
 }
 

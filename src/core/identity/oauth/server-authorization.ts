@@ -1,5 +1,5 @@
 import { getDomain } from 'tldts';
-import type { OAuthConfig, RegisteredClient } from '../../../config/index.ts';
+import type { OAuthConfig } from '../../../config/index.ts';
 import { askOperator, SwitchboardError } from '../../../errors.ts';
 import { whyUnreached, type GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
@@ -9,7 +9,7 @@ import type { Actor } from '../../access/audit.ts';
 import type { IdentityContext } from '../context.ts';
 import { ProviderError } from '../connections/provider.ts';
 import { AuthorizationServer } from './authorization-server.ts';
-import type { Client, IssuedTo, SignInClient } from './client.ts';
+import type { Client, IssuedTo, EnteredClient, SignInClient } from './client.ts';
 import type { Challenge } from './challenge.ts';
 import { Clients, RegistrationRefused } from './clients.ts';
 import { Discovery, type Discovered } from './discovery.ts';
@@ -76,7 +76,7 @@ export class ServerAuthorization {
   async enterClient(
     actor: Partial<Actor>,
     issuer: string,
-    { client, servers }: { readonly client: RegisteredClient; readonly servers: Iterable<ServerHead> },
+    { client, servers }: { readonly client: EnteredClient; readonly servers: Iterable<ServerHead> },
   ): Promise<void> {
     await this.clients.enter(actor, issuer, client);
     for (const server of servers) {

@@ -29,6 +29,7 @@ const EVENTS = [
   'key_rotated',
   'manage_link_created',
   'manage_link_opened',
+  'manage_signed_in',
   'oauth_client_entered',
   'oauth_client_removed',
   'provider_revocation',
@@ -161,8 +162,12 @@ const Records = ({ records }) =>
     ]}
   />`;
 
-/** Who acted, if it was not a key with a name of its own. @type {Record<string, string>} */
-const ACTORS = { operator: 'Command line', environment: 'SWITCHBOARD_API_KEY' };
+/** Names actors other than a key with a name of its own. @type {Record<string, string>} */
+const ACTORS = {
+  operator: 'Command line',
+  environment: 'SWITCHBOARD_API_KEY',
+  page: 'User, on their page',
+};
 
 /** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null }} props */
 const Who = ({ key_id, user, tenant, ip }) =>

@@ -4,8 +4,8 @@ import { ask, html } from '../lib.js';
 import { Section, Tag } from '../parts.js';
 import { duration } from '../words.js';
 
-/** Calls a tool with arguments from a form, or from JSON, and shows the result. @param {{ server: any, tool: any, onClose: () => void }} props */
-export function CallDialog({ server, tool, onClose }) {
+/** Calls a tool with arguments from a form, or from JSON, and shows the result. @param {{ server: any, tool: any, onClose: () => void, onDone: () => void }} props */
+export function CallDialog({ server, tool, onClose, onDone }) {
   const fields = fieldsOf(tool.input_schema);
   const [isJson, setJson] = useState(fields === undefined);
   const [result, setResult] = useState(
@@ -14,13 +14,15 @@ export function CallDialog({ server, tool, onClose }) {
   /** @param {Record<string, string>} given */
   const call = async given => {
     setResult(undefined);
-    const args = isJson ? JSON.parse(given['json'] || '{}') : argumentsOf(fields ?? [], given);
+    const args = isJson ? read('The arguments', given['json'] || '{}') : argumentsOf(fields ?? [], given);
     const startedAt = performance.now();
     const answer = await ask('call', {
       method: 'POST',
       body: { server_id: server.id, name: tool.name, arguments: args },
     });
     setResult({ answer, tookMs: performance.now() - startedAt });
+    // The call may have shown how the server lets callers in.
+    onDone();
   };
   return html`<${Dialog} title=${`Call ${tool.name}`} isWide onClose=${onClose}>
     <p class="quiet">On ${server.name}, as your tenant. ${tool.description}</p>

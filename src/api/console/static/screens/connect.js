@@ -6,31 +6,42 @@ import { counted } from '../words.js';
 
 /**
  * Connects a server for a tenant: by a sign-in in another window, or by its key.
- * @param {{ server: { id: string, name: string }, onClose: () => void, onDone: () => void }} props
+ * @param {{ server: { id: string, name: string, access: { kind: string } }, onClose: () => void, onDone: () => void }} props
  */
 export function ConnectDialog({ server, onClose, onDone }) {
-  const session = useLoaded(
-    signal => ask('connections/session', { method: 'POST', body: { server_id: server.id }, signal }),
-    [server.id],
+  const [begun, setBegun] = useState(
+    /** @type {any} */ (server.access.kind === 'credentials' ? { kind: 'credentials' } : undefined),
   );
+  /** @param {Record<string, string>} fields */
+  const begin = async ({ tenant = '', for_users }) => {
+    const holder = { ...(tenant === '' ? {} : { tenant }), for_users: for_users === 'on' };
+    const session = await ask('connections/session', {
+      method: 'POST',
+      body: { server_id: server.id, ...holder },
+    });
+    setBegun({ ...session, ...holder });
+  };
+  const common = { server, onClose, onDone };
   return html`<${Dialog} title=${`Connect ${server.name}`} onClose=${onClose}>
-    <${Loaded} from=${session}>
-      ${(/** @type {any} */ { kind, auth_url, session_id }) =>
-        kind === 'oauth'
-          ? html`<${SignInThere} url=${auth_url} session=${session_id} onClose=${onClose} onDone=${onDone} />`
-          : html`<${KeyForm} server=${server} onClose=${onClose} onDone=${onDone} />`}
-    <//>
+    ${begun === undefined && html`<${Form} verb="Continue" onClose=${onClose} onSend=${begin}><${Holder} /><//>`}
+    ${begun?.kind === 'oauth' && html`<${SignInThere} ...${common} session=${begun} />`}
+    ${begun?.kind === 'credentials' && html`<${KeyForm} ...${common} holder=${begun} />`}
   <//>`;
 }
 
+/** Asks for whom the connection is. @param {{ tenant?: string, for_users?: boolean }} props */
+const Holder = ({ tenant, for_users }) =>
+  html`<${Field} name="tenant" label="Tenant" isOptional placeholder="local" defaultValue=${tenant} />
+    <${Check} name="for_users" label="Users without a connection of their own use it, too" isOn=${for_users} />`;
+
 const POLL_MS = 2_000;
 
-/** Waits while somebody signs in with the server. @param {{ url: string, session: string, onClose: () => void, onDone: () => void }} props */
-function SignInThere({ url, session, onClose, onDone }) {
+/** Waits while somebody signs in with the server. @param {{ session: { session_id: string, auth_url: string, tenant?: string }, onClose: () => void, onDone: () => void }} props */
+function SignInThere({ session: { session_id, auth_url, tenant }, onClose, onDone }) {
   const [problem, setProblem] = useState(/** @type {Error | undefined} */ (undefined));
   useEffect(() => {
     const timer = setInterval(() => {
-      void ask('connections/session', { query: { session_id: session } }).then(
+      void ask('connections/session', { query: { session_id, tenant } }).then(
         ({ status, error }) => {
           if (status === 'pending') return;
           clearInterval(timer);
@@ -47,17 +58,17 @@ function SignInThere({ url, session, onClose, onDone }) {
       );
     }, POLL_MS);
     return () => clearInterval(timer);
-  }, [session]);
+  }, [session_id]);
   return html`<p>Sign in with the server in another tab. All calls of the tenant that act for no user then go through that account.</p>
     <${Trouble} problem=${problem} />
     <div class="buttons">
       <button type="button" onClick=${onClose}>Cancel</button>
-      <a class="button first" href=${url} target="_blank" rel="noopener noreferrer">Open the sign-in</a>
+      <a class="button first" href=${auth_url} target="_blank" rel="noopener noreferrer">Open the sign-in</a>
     </div>`;
 }
 
-/** Takes the key that a server wants. @param {{ server: { id: string, name: string }, onClose: () => void, onDone: () => void }} props */
-function KeyForm({ server, onClose, onDone }) {
+/** Takes the key that a server wants. @param {{ server: { id: string, name: string }, holder: { tenant?: string, for_users?: boolean }, onClose: () => void, onDone: () => void }} props */
+function KeyForm({ server, holder, onClose, onDone }) {
   const form = useLoaded(
     signal => ask('connections/form', { query: { server_id: server.id }, signal }),
     [server.id],
@@ -105,14 +116,13 @@ function KeyForm({ server, onClose, onDone }) {
                 field.choices &&
                 ((/** @type {any} */ joined) =>
                   html`<select ...${joined}>
-                    ${field.choices.map((/** @type {string} */ value) => html`<option selected=${value === field.default}>${value}</option>`)}
+                    ${field.choices.map((/** @type {string} */ value) => html`<option value=${value} selected=${value === field.default}>${value}</option>`)}
                   </select>`)
               }
             />`,
         )}
         ${takes_header && html`<${Field} name="header" label="Header" isOptional placeholder="Authorization" help="The header that carries the key." />`}
-        <${Field} name="tenant" label="Tenant" isOptional placeholder="local" />
-        <${Check} name="for_users" label="Users without a connection of their own use it, too" />
+        <${Holder} ...${holder} />
       <//>`}
   <//>`;
 }

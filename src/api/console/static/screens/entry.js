@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { Dialog, Field, Form } from '../dialog.js';
 import { ask, html, say } from '../lib.js';
 
-/** What a server requires, in the words of an entry. @type {readonly (readonly [string, string])[]} */
+/** The things that a server may require, in the words of an entry. @type {readonly (readonly [string, string])[]} */
 const AUTH_KINDS = [
   ['', 'Find out'],
   ['none', 'Nothing'],
@@ -23,13 +23,12 @@ export function EntryDialog({ server, onClose, onSaved }) {
   /** @param {Record<string, string>} fields */
   const save = async fields => {
     const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
-    const id = server?.id ?? entry.id;
-    const saved = await ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
+    const saved = await store(entry, server);
     for (const warning of saved.warnings ?? []) say(warning, 'bad');
     say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
     onClose();
     onSaved(saved);
-    if (!server) void readTools(saved);
+    if (saved.remote_url !== server?.remote_url) void readTools(saved);
   };
   return html`<${Dialog} title=${server ? `Edit ${server.name}` : 'Add a server'} isWide=${isJson} onClose=${onClose}>
     <${Form} verb=${server ? 'Save' : 'Add'} onClose=${onClose} onSend=${save}>
@@ -44,7 +43,33 @@ export function EntryDialog({ server, onClose, onSaved }) {
   <//>`;
 }
 
-/** A new server is asked for its tools at once, as far as it answers without an account. @param {any} server */
+/** Stores an entry. A new server never replaces another one. @param {any} entry @param {any} server the one that is edited */
+async function store(entry, server) {
+  const id = server?.id ?? (entry.id || idFrom(entry.name));
+  if (!server && (await isTaken(id)))
+    throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
+  return ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
+}
+
+/** Returns the id of a server that has only a name. @param {string} name */
+const idFrom = name =>
+  name
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]+/g, '-')
+    .replaceAll(/^-|-$/g, '')
+    .slice(0, 128);
+
+/** Returns whether a server has this id. @param {string} id */
+const isTaken = id =>
+  ask(`catalogue/${encodeURIComponent(id)}`).then(
+    () => true,
+    problem => {
+      if (problem.status === 404) return false;
+      throw problem;
+    },
+  );
+
+/** A server with a new address is asked for its tools at once, as far as it answers without an account. @param {any} server */
 async function readTools({ id, name, access }) {
   if (access.status !== 'open' && access.status !== 'unknown') return;
   await ask(`catalogue/${encodeURIComponent(id)}/tools`, { method: 'POST', body: {} }).then(
@@ -76,8 +101,8 @@ const AsForm = ({ server }) =>
           label="Id"
           pattern="[a-z0-9][a-z0-9._\\-]{0,127}"
           title="a-z, 0-9, '.', '_' and '-'"
-          placeholder="example"
-          help="Agents call the server by it."
+          isOptional
+          help="Agents call the server by it. Empty: made from the name."
         />`
       }
     </div>
@@ -123,14 +148,17 @@ const kindOf = server => KINDS[server?.auth?.kind] ?? server?.auth?.kind ?? '';
 /** Returns the entry of a form. Fields that the form does not have keep their values. @param {Record<string, string>} fields @param {any} server */
 function entryOf({ kind = '', provider = '', categories = '', ...fields }, server) {
   const words = categories.split(',').map(word => word.trim());
-  const auth = kind === '' ? undefined : { ...server?.auth, kind, ...(provider === '' ? {} : { provider }) };
-  // Without tools in the entry, the known ones stay.
-  const { auth: _old, ...rest } = entryOnly(server ?? {});
+  const auth = {
+    ...server?.auth,
+    kind: kind || 'unknown',
+    provider: kind === 'provider' && provider !== '' ? provider : undefined,
+  };
   return {
-    ...rest,
+    // Without tools in the entry, the known ones stay.
+    ...entryOnly(server ?? {}),
     ...fields,
     categories: words.filter(word => word !== ''),
-    ...(auth === undefined ? {} : { auth: kind === 'provider' ? auth : { ...auth, provider: undefined } }),
+    auth,
   };
 }
 

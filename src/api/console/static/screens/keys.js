@@ -95,9 +95,8 @@ const Nothing = ({ isFiltered, onCreate }) =>
 
 /** @param {any} key @returns {import('../words.js').Said} */
 function stateOf({ revoked_at, expires_at }) {
-  if (revoked_at !== null && Date.parse(revoked_at) <= Date.now()) return { word: 'Revoked', tone: 'bad' };
+  if (revoked_at !== null) return { word: 'Revoked', tone: 'bad' };
   if (expires_at !== null && Date.parse(expires_at) <= Date.now()) return { word: 'Expired', tone: 'warn' };
-  if (revoked_at !== null) return { word: 'Being replaced', tone: 'info' };
   return { word: 'Active', tone: 'good' };
 }
 

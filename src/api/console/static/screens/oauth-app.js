@@ -6,7 +6,7 @@ const MAX_SERVERS = 10;
 
 /**
  * Enters the client of an OAuth app that somebody has created at an authorization server.
- * @param {{ app: { issuer?: string, redirect_uri?: string, client_id?: string, servers?: readonly string[] | number, allowed_origins?: readonly string[] }, onClose: () => void, onDone: () => void }} props app: empty for one that is not known yet
+ * @param {{ app: { issuer?: string, redirect_uri?: string, client_id?: string, servers?: readonly string[] | number, allowed_origins?: readonly string[], has_secret?: boolean, token_auth_method?: string | null, scopes?: readonly string[] }, onClose: () => void, onDone: () => void }} props app: empty for one that is not known yet
  */
 export function AppDialog({ app, onClose, onDone }) {
   const ids = Array.isArray(app.servers) ? app.servers : [];
@@ -22,6 +22,8 @@ export function AppDialog({ app, onClose, onDone }) {
         issuer,
         client_id,
         ...(client_secret ? { client_secret } : {}),
+        token_auth_method: app.token_auth_method,
+        scopes: app.scopes,
         allowed_origins: [...new Set([...checked, ...typed])],
       },
     });
@@ -58,7 +60,7 @@ export function AppDialog({ app, onClose, onDone }) {
         type="password"
         autocomplete="new-password"
         isOptional
-        help="It is encrypted and never shown again. A public client has none."
+        help=${`It is encrypted and never shown again. ${app.has_secret ? 'Leave it empty to keep the stored one, unless the client ID changes.' : 'A public client has none.'}`}
       />
       <fieldset>
         <legend>Servers of other domains that receive its tokens</legend>
@@ -93,5 +95,5 @@ export const RemoveApp = ({ app, onClose, onDone }) =>
       onDone();
     }}
   >
-    <p>New sign-ins at <code>${app.issuer}</code> fail until another app is entered.</p>
+    <p>New sign-ins at <code>${app.issuer}</code> fail until another app is entered, unless the server lets clients register themselves.</p>
   <//>`;

@@ -5,7 +5,7 @@ import { counted, duration, HEALTH, number, said, share, short } from '../words.
 
 const EVERY_MS = 15_000;
 
-/** What the API says of a kind of requests since the start of the program. @typedef {{ count: number, p50_ms: number | null, p95_ms: number | null, buckets: readonly { le_ms: number | null, count: number }[] }} Traffic */
+/** The API's counts of a kind of requests since the start of the program. @typedef {{ count: number, p50_ms: number | null, p95_ms: number | null, buckets: readonly { le_ms: number | null, count: number }[] }} Traffic */
 
 /**
  * Calls counted at a time, since the start of the program.
@@ -155,7 +155,7 @@ function Days({ days }) {
   <//>`;
 }
 
-/** How long calls take: a column for each range of durations. @param {{ calls: Traffic }} props */
+/** Shows how long calls take: a column for each range of durations. @param {{ calls: Traffic }} props */
 function Times({ calls: { buckets, count, p50_ms, p95_ms } }) {
   const Plot = usePlot();
   const counts = buckets.map((bucket, at) => bucket.count - (buckets[at - 1]?.count ?? 0));
@@ -182,7 +182,7 @@ function Times({ calls: { buckets, count, p50_ms, p95_ms } }) {
 }
 
 /**
- * What is left to do, by kind: the words for it and where it is done.
+ * Things left to do, by kind: the words for it and where it is done.
  * @type {Record<string, { title: string, href: (ids: readonly string[]) => string, word: string }>}
  */
 const STEPS = {

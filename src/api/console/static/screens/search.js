@@ -125,7 +125,7 @@ const Hit = ({ server }) =>
     <${Scores} scores=${server.scores} total=${server.final_score} />
   </li>`;
 
-/** What a score is made of: (meaning + words) × use × reduction. @param {{ scores: any, total: number | null }} props */
+/** Shows the parts of a score: (meaning + words) × use × reduction. @param {{ scores: any, total: number | null }} props */
 const Scores = ({ scores, total }) =>
   html`<dl class="scores">
     <div>

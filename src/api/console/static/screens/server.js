@@ -41,7 +41,8 @@ export default function Server({ id }) {
 
 /** @param {{ open: { what: string, tool?: any }, server: any, path: string, onClose: () => void, onDone: () => void }} props */
 function Opened({ open: { what, tool }, server, path, onClose, onDone }) {
-  if (what === 'call') return html`<${CallDialog} server=${server} tool=${tool} onClose=${onClose} />`;
+  if (what === 'call')
+    return html`<${CallDialog} server=${server} tool=${tool} onClose=${onClose} onDone=${onDone} />`;
   if (what === 'edit') return html`<${EntryDialog} server=${server} onClose=${onClose} onSaved=${onDone} />`;
   if (what === 'connect')
     return html`<${ConnectDialog} server=${server} onClose=${onClose} onDone=${onDone} />`;

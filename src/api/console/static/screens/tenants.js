@@ -5,12 +5,15 @@ import { Empty, Filters, Loaded, Named, Pager, Table, TextFilter, Time } from '.
 
 const LIMIT = 50;
 
-/** How a sign-in is completed. @type {Record<string, string>} */
+/** The ways to complete a sign-in. @type {Record<string, string>} */
 const MODES = {
   direct: 'At the provider; the user may undo it afterwards',
   page: 'On a page that asks the user first',
   caller: 'By the app, with a code',
 };
+
+/** The claims that can be the id of a user who signs in to the page of connections. @type {Record<string, string>} */
+const CLAIMS = { email: 'The verified e-mail address', sub: 'The id at the provider' };
 
 export function Tenants() {
   const { filters } = place.value;
@@ -75,11 +78,18 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
     <${Form}
       verb="Save"
       onClose=${onClose}
-      onSend=${async (/** @type {Record<string, string>} */ { name, mode, return_urls = '' }) => {
+      onSend=${async (
+        /** @type {Record<string, string>} */ { name, mode, return_urls = '', provider, user_id },
+      ) => {
         const urls = return_urls.split('\n').map(url => url.trim());
         await ask(`tenants/${encodeURIComponent(tenant.id)}`, {
           method: 'POST',
-          body: { name, mode, return_urls: urls.filter(url => url !== '') },
+          body: {
+            name,
+            mode,
+            return_urls: urls.filter(url => url !== ''),
+            sign_in: provider ? { provider, user_id } : null,
+          },
         });
         say(`Saved tenant ${tenant.id}.`);
         onDone();
@@ -103,5 +113,23 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
         control=${(/** @type {any} */ joined) =>
           html`<textarea class="code" rows="4" spellcheck=${false} defaultValue=${tenant.return_urls.join('\n')} ...${joined}></textarea>`}
       />
+      <div class="pair">
+        <${Field}
+          name="provider"
+          label="Users sign in to their page with"
+          isOptional
+          maxlength="64"
+          help="The name of an OpenID provider. Without one, they need a link."
+          defaultValue=${tenant.sign_in?.provider}
+        />
+        <${Field}
+          name="user_id"
+          label="Their id is"
+          control=${(/** @type {any} */ joined) =>
+            html`<select ...${joined}>
+              ${Object.entries(CLAIMS).map(([value, words]) => html`<option value=${value} selected=${value === tenant.sign_in?.user_id}>${words}</option>`)}
+            </select>`}
+        />
+      </div>
     <//>
   <//>`;

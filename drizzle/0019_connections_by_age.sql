@@ -1,0 +1,1 @@
+CREATE INDEX "connections_created_at" ON "connections" USING btree ("created_at","id");
