@@ -276,10 +276,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByRole('button', { name: 'Store' }).click();
     await said(page, `Its redirect URI must be ${redirectUri}.`);
     await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor();
-    const setup = await sb.get('/v1/admin/setup');
-    const stored = setup.json.oauth_clients.find((one: any) => one.client_id === 'client-1');
-    expect(stored.redirect_uri).toBe(redirectUri);
-    expect(setup.text).not.toContain('secret-0123456789');
+    expect((await sb.get('/v1/admin/setup')).text).not.toContain('secret-0123456789');
     await button(page, 'Remove https://auth.example').click();
     await dialog(page).getByRole('button', { name: 'Remove' }).click();
     await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor({ state: 'detached' });

@@ -271,7 +271,7 @@ function NextSteps({ setup, unchecked }) {
   return html`<${Section} title="What needs your attention">
     ${
       steps.length === 0
-        ? quotas.data && html`<p>Nothing is broken, and no key is out of quota.</p>`
+        ? quotas.data && html`<p>No sign-in lacks its setup, and no key has used up its quota.</p>`
         : html`<ul class="rows">
             ${steps.map(({ kind, count, detail, ids }) => {
               const step = STEPS[kind];
