@@ -318,11 +318,19 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.getByText('Requests of Spent app are refused').waitFor();
   });
 
-  it('warns before the key of the own session is revoked, and then says why nobody is signed in', async () => {
+  it('warns before the key of the own session ends, and then says why nobody is signed in', async () => {
     const { json } = await sb.post('/v1/admin/keys', { name: 'Own key', scopes: ['admin'] });
     await using operator = await openConsole(browser, { url: sb.url, key: json.key });
     const { page } = operator;
     await operator.open('#/keys');
+    await button(page, 'Rotate Own key').click();
+    await dialog(page).getByText('you will be signed out').waitFor();
+    await dialog(page).getByLabel('The old key ends').selectOption('at once');
+    await dialog(page).getByRole('button', { name: 'Rotate' }).click();
+    const next = await dialog(page).locator('code').innerText();
+    await button(page, 'Done').click();
+    await page.getByText('Your session has ended').waitFor();
+    await signInWith(page, next);
     await button(page, 'Revoke Own key').click();
     await dialog(page).getByText('you will be signed out').waitFor();
     await dialog(page).getByRole('button', { name: 'Revoke' }).click();

@@ -47,6 +47,9 @@ export const whyReadOnly = () =>
     ? 'This session is read-only: its key has the scope admin_read. Sign in with an admin key to change things.'
     : undefined;
 
+/** Whether this browser is signed in with a key. @param {string} id */
+export const isOwnKey = id => typeof session.value === 'object' && session.value.key_id === id;
+
 const SIGNED_OUT = 'signed out';
 const ENDED =
   'Your session has ended: after half an hour without use, after twelve hours, or with its key. Sign in to return to this screen.';

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Change, Confirm } from '../dialog.js';
-import { ask, hrefOf, html, place, say, session, useLoaded } from '../lib.js';
+import { ask, hrefOf, html, isOwnKey, place, say, useLoaded } from '../lib.js';
 import {
   Bar,
   ChoiceFilter,
@@ -93,9 +93,6 @@ const Nothing = ({ isFiltered, onCreate }) =>
         <${Change} onClick=${onCreate}>Create a key<//>
       <//>`;
 
-/** Whether this browser is signed in with a key. @param {{ id: string }} key */
-const isOwn = ({ id }) => typeof session.value === 'object' && session.value.key_id === id;
-
 /** @param {any} key @returns {import('../words.js').Said} */
 function stateOf({ revoked_at, expires_at }) {
   if (revoked_at !== null && Date.parse(revoked_at) <= Date.now()) return { word: 'Revoked', tone: 'bad' };
@@ -181,7 +178,7 @@ function Asked({ what, one, onClose, onDone }) {
       onDone();
     }}
   >
-    ${isOwn(one) && html`<p class="callout warn">You are signed in with this key: you will be signed out.</p>`}
+    ${isOwnKey(one.id) && html`<p class="callout warn">You are signed in with this key: you will be signed out.</p>`}
     <p>Requests with this key fail from now on. This cannot be undone. To replace a key without an interruption, rotate it.</p>
   <//>`;
 }
