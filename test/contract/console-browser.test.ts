@@ -67,6 +67,8 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     accounts = await startAuthorizationServer({ asks: true });
     notes = await startProtectedServer({ authorizationServer: accounts });
     sb = await startIdentity({
+      // All tests share one key, within a minute or two.
+      env: { SWITCHBOARD_RATE_LIMIT: 'admin=10000/60' },
       catalogue: [
         {
           id: 'filler',
@@ -324,21 +326,24 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await button(page, 'Revoke everything of this user').click();
     await dialog(page).getByRole('button', { name: 'Revoke everything' }).click();
     await page.getByText('No connection matches these filters.').waitFor();
+    // Users without a connection have tokens and keys, too.
+    expect(await button(page, 'Revoke everything of this user').isVisible()).toBe(true);
     expect((await sb.get('/v1/identity/connections?user_id=ada')).json.connections).toEqual([]);
     await operator.open('#/activity?event=user_revoked');
     await page.getByRole('cell', { name: 'User revoked' }).waitFor();
   });
 
-  it('enters the client of an OAuth app, and removes it', async () => {
+  it('shows the redirect URI of an OAuth app, enters its client, and removes it', async () => {
     await using operator = await signedIn();
     const { page } = operator;
     await operator.open('#/setup');
     await button(page, 'Enter an app').click();
     await dialog(page).getByLabel('Authorization server').fill('https://auth.example');
+    const redirectUri = await dialog(page).locator('.copyable code').innerText();
     await dialog(page).getByLabel('Client ID').fill('client-1');
     await dialog(page).getByLabel('Client secret').fill('secret-0123456789');
     await dialog(page).getByRole('button', { name: 'Store' }).click();
-    await said(page, /Its redirect URI must be http/);
+    await said(page, `Its redirect URI must be ${redirectUri}.`);
     await page.getByRole('row').filter({ hasText: 'client-1' }).waitFor();
     const settings = { token_auth_method: 'client_secret_post', scopes: ['read'] };
     await sb.put('/v1/admin/setup/oauth-clients', {
@@ -371,6 +376,54 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await operator.page.getByRole('row').filter({ hasText: json.id }).first().waitFor();
   });
 
+  it('names keys in the audit log, and says which ids of users it takes', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    const { json } = await sb.post('/v1/admin/keys', { name: 'Named in the log' });
+    await operator.open('#/activity?event=key_created');
+    const row = page.getByRole('row').filter({ hasText: json.id });
+    await row.getByText('Named in the log').waitFor();
+    expect(await row.innerText()).not.toContain('false');
+    await operator.open('#/activity?user=ada');
+    await page.getByText('Users are named by their internal id here.').waitFor();
+  });
+
+  it('says which keys have used up their quota', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    const { json } = await sb.post('/v1/admin/keys', { name: 'Spent app', monthly_quota: { searches: 1 } });
+    await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': json.key });
+    await vi.waitFor(async () => {
+      const { keys } = (await sb.get('/v1/admin/keys?q=Spent')).json;
+      expect(keys).toMatchObject([{ used_this_month: { searches: 1 } }]);
+    }, 20_000);
+    await operator.open('#/keys');
+    const row = page.getByRole('row').filter({ hasText: 'Spent app' });
+    await row.getByText('Quota used up').waitFor();
+    await row.getByText('1 of 1 search', { exact: true }).waitFor();
+    await operator.open('#/');
+    await page.getByText('Requests of Spent app are refused').waitFor();
+  });
+
+  it('warns before the key of the own session ends, and then says why nobody is signed in', async () => {
+    const { json } = await sb.post('/v1/admin/keys', { name: 'Own key', scopes: ['admin'] });
+    await using operator = await openConsole(browser, { url: sb.url, key: json.key });
+    const { page } = operator;
+    await operator.open('#/keys');
+    await button(page, 'Rotate Own key').click();
+    await dialog(page).getByText('you will be signed out').waitFor();
+    await dialog(page).getByLabel('The old key ends').selectOption('at once');
+    await dialog(page).getByRole('button', { name: 'Rotate' }).click();
+    const next = await dialog(page).locator('code').innerText();
+    await button(page, 'Done').click();
+    await page.getByText('Your session has ended').waitFor();
+    await signInWith(page, next);
+    await button(page, 'Revoke Own key').click();
+    await dialog(page).getByText('you will be signed out').waitFor();
+    await dialog(page).getByRole('button', { name: 'Revoke' }).click();
+    await page.getByText('Your session has ended').waitFor();
+  });
+
   it('explains why a search missed a server, at an address to share', async () => {
     await using operator = await signedIn();
     const { page } = operator;
@@ -379,7 +432,15 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.keyboard.press('Enter');
     await page.getByRole('listitem').filter({ hasText: 'hostile' }).first().waitFor();
     await page.getByText('Why is a server not there?').click();
-    await page.getByLabel('Id of the server').fill('no-such-server');
+    const server = page.getByLabel('Name or id of the server');
+    await server.fill('weather');
+    await button(page, 'Explain').click();
+    await page.getByText('It is in the list').waitFor();
+    expect(new URL(page.url()).hash).toBe('#/search?q=weather+of+a+city&about=hostile');
+    await page.goBack();
+    await page.getByText('It is in the list').waitFor({ state: 'detached' });
+    await page.getByText('Why is a server not there?').click();
+    await server.fill('no-such-server');
     await button(page, 'Explain').click();
     await page.getByText('Not in the catalogue').waitFor();
     const address = new URL(page.url()).hash;
@@ -416,6 +477,17 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     expect(await page.getByText('The connection to Switchboard is lost').count()).toBe(0);
   });
 
+  it('opens a screen whose code was asked for while the connection was lost', async () => {
+    await using operator = await signedIn();
+    const { page, context } = operator;
+    await context.setOffline(true);
+    await page.getByRole('link', { name: 'Setup', exact: true }).click();
+    await page.getByText('The connection to Switchboard is lost').waitFor();
+    await context.setOffline(false);
+    await page.getByRole('heading', { level: 1, name: 'Setup' }).waitFor();
+    await page.getByText('No app is missing').waitFor();
+  });
+
   it('a link from the terminal signs in once, and does not stay in the address', async () => {
     const { json } = await sb.admin.request('POST', '/console/link', { read_only: true });
     await using operator = await openConsole(browser, { url: sb.url, hash: new URL(json.url).hash });
@@ -444,7 +516,8 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await screenSettled(second);
     expect(await second.getByRole('heading', { level: 1 }).innerText()).toBe('Keys');
     await button(second, 'Sign out').click();
-    await vi.waitFor(() => expect(page.getByLabel('Admin key').isVisible()).resolves.toBe(true), 20_000);
+    await page.getByText('You signed out in another tab').waitFor();
+    expect(await page.getByLabel('Admin key').isVisible()).toBe(true);
   });
 
   it('says what to do next where there is nothing yet', async () => {
@@ -452,6 +525,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await using operator = await openConsole(browser, empty);
     const { page } = operator;
     for (const [screen, next] of [
+      ['#/', 'Servers that were never checked'],
       ['#/keys', 'Give each app a key of its own'],
       ['#/connections', 'Users connect when a call needs it'],
       ['#/setup', 'No app is missing'],
@@ -481,11 +555,11 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.getByText('server-00000').waitFor();
     await page.keyboard.press('/');
     await page.keyboard.type('server-01999');
-    await page.getByText('1 of 1 servers').waitFor();
+    await page.getByText('1 of 1 server', { exact: true }).waitFor();
     // Leaving and coming back keeps the filter.
     await page.getByRole('link', { name: 'Server 1999' }).click();
     await page.getByRole('heading', { level: 1, name: 'Server 1999' }).waitFor();
     await page.goBack();
-    await page.getByText('1 of 1 servers').waitFor();
+    await page.getByText('1 of 1 server', { exact: true }).waitFor();
   });
 });

@@ -20,7 +20,13 @@ const setup = endpoint({
   description:
     "Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Of what is missing, each list has the 200 members that most servers need. Of the OAuth clients in the database, those that were entered come first, and at most 200 are returned.",
   errors: [],
+  querySchema: z.strictObject({
+    issuer: storable(z.string().min(1).max(2_048))
+      .optional()
+      .describe('An issuer, to learn the redirect URI of an app that you create there.'),
+  }),
   responseSchema: z.object({
+    redirect_uri: z.string().optional().describe('The redirect URI for the issuer in the query.'),
     public_url: z.string().describe('The address that redirect URIs begin with. The setting PUBLIC_URL.'),
     client_metadata_url: z
       .string()
@@ -79,7 +85,10 @@ const setup = endpoint({
       .describe('Origins of servers that may not receive the tokens of their provider.'),
     settings: z.record(z.string(), z.string()).describe('The settings that change this.'),
   }),
-  handle: async ({ identity, catalogue }) => ({
+  handle: async ({ identity, catalogue }, _caller, { query }) => ({
+    ...(query.issuer === undefined
+      ? {}
+      : { redirect_uri: identity.authorization.clients.redirectUri(query.issuer) }),
     ...(await identity.setup.show(catalogue.active())),
     settings: SETTINGS,
   }),

@@ -19,6 +19,7 @@ const FRESH_MS = 2_000;
 const AHEAD_MS = 1_000;
 
 export type UseCount = Readonly<Record<Use, number>>;
+const SINGULAR: Readonly<Record<Use, string>> = { calls: 'call', searches: 'search' };
 const NONE: UseCount = { calls: 0, searches: 0 };
 
 /** The state of a quota after a request, for the headers. */
@@ -36,9 +37,10 @@ export class QuotaExceeded extends SwitchboardError {
   readonly state: QuotaState;
 
   constructor(state: QuotaState, resetsAt: string) {
+    const uses = state.limit === 1 ? SINGULAR[state.use] : state.use;
     super(
       'quota_exceeded',
-      `This key has used up its monthly quota of ${state.limit} ${state.use}. It resets at ${resetsAt}. Ask the operator to raise it.`,
+      `This key has used up its monthly quota of ${state.limit} ${uses}. It resets at ${resetsAt}. Ask the operator to raise it.`,
       {
         retryAfterSec: state.resetSec,
         members: { quota: { use: state.use, limit: state.limit, resets_at: resetsAt } },

@@ -49,34 +49,55 @@ export const generation = signal(0);
 /** @type {import('@preact/signals').Signal<Session | 'unknown' | 'none'>} */
 export const session = signal(/** @type {Session | 'unknown' | 'none'} */ ('unknown'));
 
+/** Why the sign-in is shown in place of a screen; empty if nobody was signed in, or if it is obvious. */
+export const whySignedOut = signal('');
+
 /** Returns why this session may not change anything; undefined if it may. */
 export const whyReadOnly = () =>
   typeof session.value === 'object' && session.value.role === 'admin_read'
     ? 'This session is read-only: its key has the scope admin_read. Sign in with an admin key to change things.'
     : undefined;
 
+/** Whether this browser is signed in with a key. @param {string} id */
+export const isOwnKey = id => typeof session.value === 'object' && session.value.key_id === id;
+
+const SIGNED_OUT = 'signed out';
+const ENDED =
+  'Your session has ended: after half an hour without use, after twelve hours, or with its key. Sign in to return to this screen.';
+
 /** Tells the other tabs of a sign-in or sign-out. */
 const tabs = new BroadcastChannel('switchboard-console');
-tabs.addEventListener('message', () => void findSession());
+tabs.addEventListener('message', ({ data }) => {
+  if (data === SIGNED_OUT && typeof session.value === 'object')
+    endSession('You signed out in another tab of this browser.');
+  void findSession();
+});
+
+/** @param {string} why */
+function endSession(why) {
+  if (typeof session.value === 'object') whySignedOut.value = why;
+  session.value = 'none';
+}
 
 /** Asks whether this browser is signed in. */
 export async function findSession() {
   const found = await exchange('session').catch(problem => problem);
   if (!(found instanceof Problem)) session.value = found;
-  else if (found.code === 'unauthorized' || (found.status !== 0 && session.value === 'unknown'))
-    session.value = 'none';
+  else if (found.code === 'unauthorized') endSession(ENDED);
+  else if (found.status !== 0 && session.value === 'unknown') session.value = 'none';
 }
 
 /** Starts a session. @param {{ key: string } | { link: string }} proof */
 export async function signIn(proof) {
   session.value = await exchange('session', { method: 'POST', body: proof });
+  whySignedOut.value = '';
   tabs.postMessage('signed in');
 }
 
 export async function signOut() {
   await exchange('session/end', { method: 'POST', body: {} });
   session.value = 'none';
-  tabs.postMessage('signed out');
+  tabs.postMessage(SIGNED_OUT);
 }
 
 /**
@@ -90,7 +111,7 @@ export async function ask(path, options) {
   try {
     return await exchange(`../v1/admin/${path}`, options);
   } catch (error) {
-    if (error instanceof Problem && error.code === 'unauthorized') session.value = 'none';
+    if (error instanceof Problem && error.code === 'unauthorized') endSession(ENDED);
     throw error;
   }
 }

@@ -14,6 +14,7 @@ import {
   session,
   signIn,
   signOut,
+  whySignedOut,
   whyReadOnly,
 } from './lib.js';
 import { Empty, Icon, Screen, Trouble } from './parts.js';
@@ -113,13 +114,18 @@ function Current({ name }) {
   const again = generation.value;
   useEffect(() => {
     if (!screen || views.has(name)) return;
-    setFailed(undefined);
+    // Browsers remember that a module failed: only a new page asks for it again.
+    if (failed === name) return location.reload();
     screen.load().then(
       module => {
         views.set(name, module.default);
         setLoaded(views.size);
       },
-      () => setFailed(name),
+      () => {
+        setFailed(name);
+        // If the connection is lost, this finds out, and everything is loaded again once it is back.
+        void findSession();
+      },
     );
   }, [name, again]);
   if (!screen)
@@ -128,8 +134,8 @@ function Current({ name }) {
     <//>`;
   const View = views.get(name);
   if (View) return html`<${View} key=${name} />`;
-  return failed === name
-    ? html`<${Trouble} problem=${{ message: 'The screen could not be loaded. Reload the page.' }} />`
+  return failed === name && isOnline.value
+    ? html`<${Trouble} problem=${{ message: 'The screen could not be loaded.' }} onRetry=${() => location.reload()} />`
     : html`<p class="loading">Loading…</p>`;
 }
 
@@ -152,6 +158,7 @@ function SignIn() {
   return html`<main class="sign-in">
     <form class="card" onSubmit=${send}>
       <h1>Switchboard console</h1>
+      ${whySignedOut.value && html`<p class="callout" role="status">${whySignedOut.value}</p>`}
       ${linkProblem && html`<${Trouble} problem=${linkProblem} />`}
       <div class="field">
         <label for="key">Admin key</label>

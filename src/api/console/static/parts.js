@@ -1,6 +1,6 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { filter, hrefOf, html, place, say } from './lib.js';
-import { ago, dateTime } from './words.js';
+import { ago, counted, dateTime } from './words.js';
 
 /** @typedef {import('preact').ComponentChildren} Children */
 
@@ -178,15 +178,15 @@ export function Table({ caption, columns, rows, keyOf }) {
 
 /**
  * Steps through the pages of a list. Each page has an address, so that the back button leads to the one before.
- * @param {{ next: string | null | undefined, shown: number, total?: number | undefined, what: string }} props
+ * @param {{ next: string | null | undefined, shown: number, total?: number | undefined, one: string }} props one: what the list has, as a singular
  */
-export function Pager({ next, shown, total, what }) {
+export function Pager({ next, shown, total, one }) {
   const { path, filters } = place.value;
   const { cursor, ...rest } = filters;
   const isPart = cursor !== undefined || next;
-  return html`<nav class="pager" aria-label=${`Pages of ${what}`}>
+  return html`<nav class="pager" aria-label=${`Pages of ${one}s`}>
     <span class="quiet" role="status">
-      ${total === undefined ? `${shown} ${what}${isPart ? ' on this page' : ''}` : `${shown} of ${total.toLocaleString('en')} ${what}`}
+      ${total === undefined ? `${counted(shown, one)}${isPart ? ' on this page' : ''}` : `${shown} of ${counted(total, one)}`}
     </span>
     ${cursor !== undefined && html`<a class="button small" href=${hrefOf(path, rest)}>First page</a>`}
     ${next && html`<a class="button small" href=${hrefOf(path, { ...rest, cursor: next })}>Next page</a>`}

@@ -14,7 +14,15 @@ export const short = value => SHORT.format(value);
 export const share = value => SHARE.format(value);
 
 /** @param {number} count @param {string} one @param {string} [many] */
-export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
+export const counted = (count, one, many = one === 'search' ? 'searches' : `${one}s`) =>
+  `${number(count)} ${count === 1 ? one : many}`;
+
+/**
+ * Returns the uses of which a key has none left this month.
+ * @param {{ used_this_month: Record<string, number>, monthly_quota: Record<string, number | null> }} key
+ */
+export const usedUp = ({ used_this_month: used, monthly_quota: quota }) =>
+  ['calls', 'searches'].filter(use => (used[use] ?? 0) >= (quota[use] ?? Infinity));
 
 /** @param {number} ms */
 export const duration = ms =>
@@ -113,6 +121,6 @@ export const warningText = warning =>
 
 /** Writes an event such as `key_created` in words. @param {string} event */
 export const eventWords = event => {
-  const words = event.replaceAll('_', ' ');
+  const words = event.replaceAll('_', ' ').replace('oauth', 'OAuth');
   return words.charAt(0).toUpperCase() + words.slice(1);
 };

@@ -55,6 +55,7 @@ const EVENTS = [
 export default function Activity() {
   const { follow, ...filters } = place.value.filters;
   const isFollowing = follow === 'yes';
+  const names = useLoaded(keyNames, []);
   return html`<${Screen}
     title="Activity"
     lead="What keys, users and operators did: the audit log of 90 days."
@@ -69,23 +70,42 @@ export default function Activity() {
       <${TextFilter} name="key_id" label="Key" placeholder="Id, or operator" />
       <${TextFilter} name="user" label="User" placeholder="usr_…" />
     <//>
-    <${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} />
+    ${
+      isUserOfApp(filters['user'])
+        ? html`<${Empty} title="Users are named by their internal id here.">
+            The log does not have your app's id for a user. Choose a <code>usr_…</code> in a record to see what else concerns it.
+          <//>`
+        : html`<${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} names=${names.data ?? NO_NAMES} />`
+    }
   <//>`;
 }
 
-/** @param {{ filters: Record<string, string> }} props */
-function Paged({ filters }) {
+/** @type {ReadonlyMap<string, string>} */
+const NO_NAMES = new Map();
+const KEYS_READ = 1_000;
+
+/** Returns the names of keys by id. @param {AbortSignal} signal @returns {Promise<ReadonlyMap<string, string>>} */
+async function keyNames(signal) {
+  const { keys } = await ask('keys', { query: { limit: KEYS_READ }, signal });
+  return new Map(keys.map((/** @type {any} */ { id, name }) => [id, name]));
+}
+
+/** @param {string | undefined} user */
+const isUserOfApp = user => user !== undefined && !/^usr_[0-9A-Za-z]{1,40}$/.test(user);
+
+/** @param {{ filters: Record<string, string>, names: ReadonlyMap<string, string> }} props */
+function Paged({ filters, names }) {
   const list = useLoaded(signal => ask('audit', { query: { ...filters, limit: LIMIT }, signal }), []);
   return html`<${Loaded} from=${list}>
     ${(/** @type {any} */ { audit, next_cursor }) =>
       audit.length === 0
         ? html`<${Nothing} isFiltered=${Object.keys(filters).length > 0} />`
-        : html`<${Records} records=${audit} /><${Pager} next=${next_cursor} shown=${audit.length} what="records" />`}
+        : html`<${Records} records=${audit} names=${names} /><${Pager} next=${next_cursor} shown=${audit.length} one="record" />`}
   <//>`;
 }
 
-/** The newest records, to which new ones are added as they happen. @param {{ filters: Record<string, string> }} props */
-function Followed({ filters: { cursor: _page, ...filters } }) {
+/** The newest records, to which new ones are added as they happen. @param {{ filters: Record<string, string>, names: ReadonlyMap<string, string> }} props */
+function Followed({ filters: { cursor: _page, ...filters }, names }) {
   const [records, setRecords] = useState(/** @type {readonly any[] | undefined} */ (undefined));
   const [problem, setProblem] = useState(/** @type {any} */ (undefined));
   useEffect(() => {
@@ -126,7 +146,7 @@ function Followed({ filters: { cursor: _page, ...filters } }) {
       shown.length === 0
         ? html`<${Empty} title="Waiting for the first record." />`
         : html`<p class="quiet" role="status">Following: the newest record is from ${ago(shown[0].at)}.</p>
-            <${Records} records=${shown} />`}
+            <${Records} records=${shown} names=${names} />`}
   <//>`;
 }
 
@@ -136,8 +156,8 @@ const Nothing = ({ isFiltered }) =>
     ? html`<${Empty} title="No record matches these filters."><a href=${hrefOf('activity')}>Clear the filters</a><//>`
     : html`<${Empty} title="Nothing has happened yet.">Changes and sign-ins appear here. Calls and searches are in the <a href="#/">overview</a>.<//>`;
 
-/** @param {{ records: readonly any[] }} props */
-const Records = ({ records }) =>
+/** @param {{ records: readonly any[], names: ReadonlyMap<string, string> }} props */
+const Records = ({ records, names }) =>
   html`<${Table}
     caption="Audit records, newest first"
     rows=${records}
@@ -157,8 +177,15 @@ const Records = ({ records }) =>
         head: 'Outcome',
         cell: (/** @type {any} */ { outcome }) => html`<${State} said=${said(OUTCOME, outcome)} />`,
       },
-      { head: 'Who', class: 'line', cell: (/** @type {any} */ record) => html`<${Who} ...${record} />` },
-      { head: 'Details', cell: (/** @type {any} */ { details }) => html`<${Details} details=${details} />` },
+      {
+        head: 'Who',
+        class: 'line',
+        cell: (/** @type {any} */ record) => html`<${Who} ...${record} names=${names} />`,
+      },
+      {
+        head: 'Details',
+        cell: (/** @type {any} */ { details }) => html`<${Details} details=${details} names=${names} />`,
+      },
     ]}
   />`;
 
@@ -169,23 +196,44 @@ const ACTORS = {
   page: 'User, on their page',
 };
 
-/** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null }} props */
-const Who = ({ key_id, user, tenant, ip }) =>
+/** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null, names: ReadonlyMap<string, string> }} props */
+const Who = ({ key_id, user, tenant, ip, names }) =>
   html`<span class="named">
-    ${key_id && html`<a href=${hrefOf('activity', { key_id })}>${ACTORS[key_id] ?? html`<code>${key_id}</code>`}</a>`}
+    ${key_id && html`<a href=${hrefOf('activity', { key_id })}>${ACTORS[key_id] ?? html`<${Key} id=${key_id} names=${names} />`}</a>`}
     ${user && html`<a href=${hrefOf('activity', { user })}><code>${user}</code></a>`}
     <small class="quiet">${[tenant, ip].filter(Boolean).join(' · ')}</small>
   </span>`;
 
-/** @param {{ details: Record<string, unknown> }} props */
-const Details = ({ details }) =>
+/** A key by its name, if it has one. @param {{ id: string, names: ReadonlyMap<string, string> }} props */
+const Key = ({ id, names }) => html`<span>${names.get(id)} <code>${id}</code></span>`;
+
+/** Names of details that are not words themselves. @type {Record<string, string>} */
+const DETAIL_WORDS = {
+  serverId: 'server',
+  for_user: 'for one user',
+  justInTime: 'during a call',
+  overlap_sec: 'overlap in seconds',
+  dead_since: 'unreachable since',
+};
+
+/** @param {{ details: Record<string, unknown>, names: ReadonlyMap<string, string> }} props */
+const Details = ({ details, names }) =>
   html`<span class="details">
-    ${Object.entries(details).map(
-      ([name, value]) =>
-        html`<span key=${name}><span class="quiet">${name === 'serverId' ? 'server' : name.replaceAll('_', ' ')}</span> ${
-          name === 'server' || name === 'serverId'
-            ? html`<a href=${hrefOf(['catalogue', String(value)])}>${String(value)}</a>`
-            : String(value)
-        }</span>`,
-    )}
+    ${Object.entries(details)
+      .filter(([, value]) => value !== false)
+      .map(
+        ([name, value]) =>
+          html`<span key=${name}>
+            <span class="quiet">${DETAIL_WORDS[name] ?? name.replaceAll('_', ' ')}</span>
+            ${value !== true && html` <${Detail} name=${name} value=${String(value)} names=${names} />`}
+          </span>`,
+      )}
   </span>`;
+
+/** @param {{ name: string, value: string, names: ReadonlyMap<string, string> }} props */
+function Detail({ name, value, names }) {
+  if (name === 'server' || name === 'serverId')
+    return html`<a href=${hrefOf(['catalogue', value])}>${value}</a>`;
+  if (name === 'key' || names.has(value)) return html`<${Key} id=${value} names=${names} />`;
+  return html`<span>${name === 'dead_since' ? dateTime(value) : value.replaceAll(',', ', ')}</span>`;
+}

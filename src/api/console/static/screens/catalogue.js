@@ -78,7 +78,7 @@ function List() {
       ${(/** @type {any} */ { servers, total, next_cursor }) =>
         servers.length === 0
           ? html`<${Nothing} isFiltered=${isFiltered} onAdd=${() => setAdding(true)} />`
-          : html`<${Servers} servers=${servers} /><${Pager} next=${next_cursor} shown=${servers.length} total=${total} what="servers" />`}
+          : html`<${Servers} servers=${servers} /><${Pager} next=${next_cursor} shown=${servers.length} total=${total} one="server" />`}
     <//>
     ${isAdding && html`<${EntryDialog} onClose=${() => setAdding(false)} onSaved=${open} />`}
   <//>`;

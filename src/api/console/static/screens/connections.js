@@ -51,13 +51,13 @@ export default function Connections() {
         ]}
       />
     <//>
+    ${query['user_id'] !== undefined && html`<${OneUser} user=${query['user_id']} tenant=${query['tenant']} onAsk=${setAsked} />`}
     <${Loaded} from=${list}>
       ${(/** @type {any} */ { connections, next_cursor }) =>
         connections.length === 0
           ? html`<${Nothing} isFiltered=${isFiltered} />`
-          : html`${query['user_id'] !== undefined && html`<${OneUser} user=${query['user_id']} tenant=${query['tenant']} onAsk=${setAsked} />`}
-              <${Rows} rows=${connections} onAsk=${setAsked} />
-              <${Pager} next=${next_cursor} shown=${connections.length} what="connections" />`}
+          : html`<${Rows} rows=${connections} onAsk=${setAsked} />
+              <${Pager} next=${next_cursor} shown=${connections.length} one="connection" />`}
     <//>
     ${asked?.connection && html`<${RevokeOne} connection=${asked.connection} onClose=${close} onDone=${list.reload} />`}
     ${asked?.user && html`<${RevokeAll} user=${asked.user} tenant=${asked.tenant} onClose=${close} onDone=${list.reload} />`}
@@ -76,7 +76,7 @@ const Nothing = ({ isFiltered }) =>
 /** @param {{ user: string, tenant: string, onAsk: (asked: any) => void }} props */
 const OneUser = ({ user, tenant, onAsk }) =>
   html`<div class="actions">
-    <span>Connections of <strong>${user}</strong> in tenant <code>${tenant}</code></span>
+    <span>User <strong>${user}</strong> in tenant <code>${tenant}</code></span>
     <${Change} class="danger small" onClick=${() => onAsk({ user, tenant })}>Revoke everything of this user<//>
   </div>`;
 
@@ -167,4 +167,5 @@ const RevokeAll = ({ user, tenant, onClose, onDone }) =>
       Ends all connections, sign-ins, tokens and keys of <strong>${user}</strong> in tenant <code>${tenant}</code>. The user can
       sign in and connect again.
     </p>
+    <p class="quiet">Check the id: Switchboard does not say whether it knows the user.</p>
   <//>`;

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Check, Dialog, Field, Form } from '../dialog.js';
-import { ask, html, say } from '../lib.js';
+import { ask, html, isOwnKey, say } from '../lib.js';
 import { Copyable } from '../parts.js';
 
 /** @type {readonly (readonly [scope: string, help: string])[]} */
@@ -138,10 +138,15 @@ const OVERLAPS = [
 /** @param {{ one: any, onClose: () => void, onDone: () => void }} props */
 export function RotateDialog({ one, onClose, onDone }) {
   const [made, setMade] = useState(/** @type {any} */ (undefined));
-  return html`<${Dialog} title=${made ? 'The key was rotated' : `Rotate ${one.name}?`} onClose=${onClose}>
+  // The list is loaded last: without the old key it leads to the sign-in, and the new key would be lost.
+  const close = () => {
+    onClose();
+    if (made) onDone();
+  };
+  return html`<${Dialog} title=${made ? 'The key was rotated' : `Rotate ${one.name}?`} onClose=${close}>
     ${
       made
-        ? html`<${NewKey} made=${made} onClose=${onClose} />`
+        ? html`<${NewKey} made=${made} onClose=${close} />`
         : html`<${Form}
             verb="Rotate"
             onClose=${onClose}
@@ -152,9 +157,9 @@ export function RotateDialog({ one, onClose, onDone }) {
                   body: { overlap_sec: Number(overlap) },
                 }),
               );
-              onDone();
             }}
           >
+            ${isOwnKey(one.id) && html`<p class="callout warn">You are signed in with this key: you will be signed out when it ends.</p>`}
             <p>Creates a new key with the same rights, quota and expiry.</p>
             <${Field}
               name="overlap"

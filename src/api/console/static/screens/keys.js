@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Change, Confirm } from '../dialog.js';
-import { ask, hrefOf, html, place, say, useLoaded } from '../lib.js';
+import { ask, hrefOf, html, isOwnKey, place, say, useLoaded } from '../lib.js';
 import {
   Bar,
   ChoiceFilter,
@@ -16,7 +16,7 @@ import {
   TextFilter,
   Time,
 } from '../parts.js';
-import { number } from '../words.js';
+import { counted, number, usedUp } from '../words.js';
 import { CreateDialog, EditDialog, RotateDialog } from './key-dialogs.js';
 import { Tenants } from './tenants.js';
 import { Usage } from './usage.js';
@@ -79,7 +79,7 @@ function List({ made, onCreate }) {
       ${(/** @type {any} */ { keys: rows, next_cursor }) =>
         rows.length === 0
           ? html`<${Nothing} isFiltered=${Object.keys(filters).length > 0} onCreate=${onCreate} />`
-          : html`<${Rows} rows=${rows} onAsk=${setAsked} /><${Pager} next=${next_cursor} shown=${rows.length} what="keys" />`}
+          : html`<${Rows} rows=${rows} onAsk=${setAsked} /><${Pager} next=${next_cursor} shown=${rows.length} one="key" />`}
     <//>
     ${asked && html`<${Asked} ...${asked} onClose=${() => setAsked(undefined)} onDone=${keys.reload} />`}`;
 }
@@ -121,7 +121,7 @@ const Rows = ({ rows, onAsk }) =>
       {
         head: 'State',
         cell: (/** @type {any} */ key) =>
-          html`<span class="named"><${State} said=${stateOf(key)} />${key.expires_at && html`<small class="quiet">expires <${Time} at=${key.expires_at} /></small>`}</span>`,
+          html`<span class="named"><${State} said=${stateOf(key)} />${stateOf(key).word === 'Active' && usedUp(key).length > 0 && html`<${State} said=${QUOTA_USED_UP} />`}${key.expires_at && html`<small class="quiet">expires <${Time} at=${key.expires_at} /></small>`}</span>`,
       },
       {
         head: 'Last used',
@@ -145,13 +145,21 @@ const Rows = ({ rows, onAsk }) =>
 /** @param {{ used_this_month: Record<string, number>, monthly_quota: Record<string, number | null> }} props */
 const Quotas = ({ used_this_month: used, monthly_quota: quota }) =>
   html`<span class="quotas">
-    ${['calls', 'searches'].map(use => html`<${Quota} key=${use} use=${use} used=${used[use] ?? 0} quota=${quota[use] ?? null} />`)}
+    <${Quota} use="call" used=${used['calls'] ?? 0} quota=${quota['calls'] ?? null} />
+    <${Quota} use="search" used=${used['searches'] ?? 0} quota=${quota['searches'] ?? null} />
   </span>`;
+
+/** @type {import('../words.js').Said} */
+const QUOTA_USED_UP = {
+  word: 'Quota used up',
+  tone: 'bad',
+  help: 'Requests are refused until next month (UTC), or until you raise the quota.',
+};
 
 /** @param {{ use: string, used: number, quota: number | null }} props */
 const Quota = ({ use, used, quota }) =>
   html`<span>
-    <small>${number(used)}${quota !== null && ` of ${number(quota)}`} ${use}</small>
+    <small>${quota === null ? counted(used, use) : `${number(used)} of ${counted(quota, use)}`}</small>
     ${quota !== null && html`<${Bar} value=${used} of=${quota} tone=${used >= quota ? 'bad' : used > 0.8 * quota ? 'warn' : ''} />`}
   </span>`;
 
@@ -169,6 +177,7 @@ function Asked({ what, one, onClose, onDone }) {
       onDone();
     }}
   >
+    ${isOwnKey(one.id) && html`<p class="callout warn">You are signed in with this key: you will be signed out.</p>`}
     <p>Requests with this key fail from now on. This cannot be undone. To replace a key without an interruption, rotate it.</p>
   <//>`;
 }

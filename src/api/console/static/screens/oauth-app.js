@@ -1,8 +1,10 @@
+import { useState } from 'preact/hooks';
 import { Check, Confirm, Dialog, Field, Form } from '../dialog.js';
 import { ask, html, say, useLoaded } from '../lib.js';
 import { Copyable, Facts } from '../parts.js';
 
 const MAX_SERVERS = 10;
+const TYPING_MS = 250;
 
 /**
  * Enters the client of an OAuth app that somebody has created at an authorization server.
@@ -45,13 +47,7 @@ export function AppDialog({ app, onClose, onDone }) {
                 ['Redirect URI', html`<${Copyable} text=${app.redirect_uri} label="the redirect URI" />`],
               ]}
             />`
-          : html`<${Field}
-              name="issuer"
-              label="Authorization server"
-              type="url"
-              placeholder="https://auth.example.com"
-              help="Its issuer. The redirect URI appears when the app is stored."
-            />`
+          : html`<${NewIssuer} />`
       }
       <${Field} name="client_id" label="Client ID" defaultValue=${app.client_id} />
       <${Field}
@@ -73,6 +69,36 @@ export function AppDialog({ app, onClose, onDone }) {
       <${Field} name="other_origins" label="Other origins" isOptional placeholder="https://mcp.example.com" />
     <//>
   <//>`;
+}
+
+/** Asks for the authorization server of an app, and shows the redirect URI to create the app with. */
+function NewIssuer() {
+  const [issuer, setIssuer] = useState('');
+  const found = useLoaded(
+    async signal => {
+      await new Promise(resolve => setTimeout(resolve, TYPING_MS));
+      if (!URL.canParse(issuer) || signal.aborted) return undefined;
+      const { redirect_uri } = await ask('setup', { query: { issuer }, signal });
+      return { issuer, redirect_uri };
+    },
+    [issuer],
+  );
+  return html`<div class="fields">
+    <${Field}
+      name="issuer"
+      label="Authorization server"
+      type="url"
+      placeholder="https://auth.example.com"
+      help="Its issuer, exactly as its metadata writes it. The redirect URI depends on it."
+      onInput=${(/** @type {InputEvent & { currentTarget: HTMLInputElement }} */ event) => setIssuer(event.currentTarget.value.trim())}
+    />
+    ${
+      found.data?.issuer === issuer &&
+      html`<${Facts}
+        facts=${[['Redirect URI', html`<${Copyable} text=${found.data.redirect_uri} label="the redirect URI" />`]]}
+      />`
+    }
+  </div>`;
 }
 
 /** Returns the origins of servers, of which the operator may let some have the tokens. @param {readonly string[]} ids @param {AbortSignal} signal */

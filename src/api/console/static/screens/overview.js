@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, hrefOf, html, useLoaded } from '../lib.js';
-import { Bar, Empty, Loaded, Screen, Section, State, Table } from '../parts.js';
-import { counted, duration, HEALTH, number, said, share, short } from '../words.js';
+import { Bar, Empty, Loaded, Screen, Section, State, Table, Trouble } from '../parts.js';
+import { counted, duration, HEALTH, number, said, share, short, usedUp } from '../words.js';
 
 const EVERY_MS = 15_000;
 
@@ -43,7 +43,7 @@ export default function Overview() {
         html`<${Degraded} ...${data} /><${Figures} ...${data} />
           <div class="columns"><${Days} days=${data.days} /><${Times} calls=${data.traffic.calls} /></div>
           <div class="columns">
-            <div class="column"><${NextSteps} setup=${data.setup} /><${Health} servers=${data.servers} /></div>
+            <div class="column"><${NextSteps} setup=${data.setup} unchecked=${data.servers.by_status.unvisited ?? 0} /><${Health} servers=${data.servers} /></div>
             <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} errors=${data.traffic.errors} /></div>
           </div>`}
     <//>
@@ -207,6 +207,11 @@ const STEPS = {
     href: () => hrefOf('catalogue', { tools: 'suspicious' }),
     word: 'Look at them',
   },
+  quota_used_up: {
+    title: 'Keys with a used-up quota',
+    href: () => hrefOf('keys'),
+    word: 'See keys',
+  },
   unreachable: {
     title: 'Servers that do not answer',
     href: () => hrefOf('catalogue', { health: 'unreachable' }),
@@ -214,13 +219,59 @@ const STEPS = {
   },
 };
 
-/** @param {{ setup: readonly { kind: string, count: number, detail: string, ids: readonly string[] }[] }} props */
-function NextSteps({ setup }) {
-  const steps = setup.filter(({ kind }) => kind !== 'degraded');
+const KEYS_READ = 1_000;
+const WANTED = { access_kind: 'credentials', access_status: 'connect' };
+
+/** Returns the step for keys whose requests are refused; none if all have some quota left. @param {AbortSignal} signal */
+async function quotaSteps(signal) {
+  const { keys } = await ask('keys', { query: { state: 'active', limit: KEYS_READ }, signal });
+  const spent = keys.filter((/** @type {any} */ key) => usedUp(key).length > 0);
+  if (spent.length === 0) return [];
+  const names = spent.slice(0, 3).map((/** @type {any} */ { name }) => name);
+  const more = spent.length > names.length ? ` and ${number(spent.length - names.length)} more` : '';
+  const detail = `Requests of ${names.join(', ')}${more} are refused until next month, or until you raise the quota.`;
+  return [{ kind: 'quota_used_up', count: spent.length, detail, ids: [] }];
+}
+
+/** What may be left to do, although nothing is wrong. @param {{ unchecked: number }} props */
+function Possible({ unchecked }) {
+  const wanted = useLoaded(signal => ask('catalogue', { query: { ...WANTED, limit: 1 }, signal }), []);
+  const { total = 0 } = wanted.data ?? {};
+  if (total === 0 && unchecked === 0) return undefined;
+  return html`<ul class="rows">
+    ${
+      total > 0 &&
+      html`<li>
+        <div class="between">
+          <span>Servers that want a key</span><a href=${hrefOf('catalogue', WANTED)}>${number(total)}</a>
+        </div>
+        <p class="quiet">Calls to them work once you or a user enters one.</p>
+      </li>`
+    }
+    ${
+      unchecked > 0 &&
+      html`<li>
+        <div class="between">
+          <span>Servers that were never checked</span
+          ><a href=${hrefOf('catalogue', { health: 'unvisited' })}>${number(unchecked)}</a>
+        </div>
+        <p class="quiet">
+          <code>switchboard catalogue probe</code> checks whether they answer. The setting${' '}
+          <code>SWITCHBOARD_PROBE_EVERY</code> makes that regular.
+        </p>
+      </li>`
+    }
+  </ul>`;
+}
+
+/** @param {{ setup: readonly { kind: string, count: number, detail: string, ids: readonly string[] }[], unchecked: number }} props */
+function NextSteps({ setup, unchecked }) {
+  const quotas = useLoaded(quotaSteps, [], { everyMs: 4 * EVERY_MS });
+  const steps = [...setup.filter(({ kind }) => kind !== 'degraded'), ...(quotas.data ?? [])];
   return html`<${Section} title="What needs your attention">
     ${
       steps.length === 0
-        ? html`<${Empty} title="Nothing to do.">Everything that servers and sign-ins need is set up.<//>`
+        ? quotas.data && html`<p>No sign-in lacks its setup, and no key has used up its quota.</p>`
         : html`<ul class="rows">
             ${steps.map(({ kind, count, detail, ids }) => {
               const step = STEPS[kind];
@@ -236,6 +287,8 @@ function NextSteps({ setup }) {
             })}
           </ul>`
     }
+    ${quotas.problem && quotas.problem.status !== 0 && html`<${Trouble} problem=${quotas.problem} onRetry=${quotas.reload} />`}
+    <${Possible} unchecked=${unchecked} />
   <//>`;
 }
 

@@ -5,6 +5,7 @@ import { ACCESS, counted, HEALTH, number, said, share, warningText } from '../wo
 
 const LIMIT = 10;
 const SUGGESTIONS = 8;
+const COMPARED = 100;
 const TYPING_MS = 250;
 const TOOLS = 5;
 
@@ -158,39 +159,69 @@ const PLACEMENT = {
   unknown: { word: 'Not in the catalogue', tone: 'bad' },
 };
 
+/** Returns servers whose id, name or address has a text, those that begin with it first. @param {string} text @param {AbortSignal} [signal] @returns {Promise<readonly { id: string, name: string }[]>} */
+async function namedLike(text, signal) {
+  const q = text.trim();
+  if (q === '') return [];
+  const query = { q, active: 'all', limit: COMPARED };
+  const { servers } = await ask('catalogue', { query, ...(signal ? { signal } : {}) });
+  const begins = (/** @type {{ id: string, name: string }} */ { id, name }) =>
+    [id, name].some(one => one.toLowerCase().startsWith(q.toLowerCase()));
+  return servers.toSorted(
+    (/** @type {any} */ one, /** @type {any} */ other) => Number(begins(other)) - Number(begins(one)),
+  );
+}
+
+/** Returns the server that a text means: by its id, by its name, or because there is no other. @param {string} text @param {readonly { id: string, name: string }[]} servers */
+function meantBy(text, servers) {
+  const wanted = text.toLowerCase();
+  const named = servers.filter(({ name }) => name.toLowerCase() === wanted);
+  const byId = servers.find(({ id }) => id === wanted);
+  return byId ?? (named.length === 1 ? named[0] : servers.length === 1 ? servers[0] : undefined);
+}
+
+/** Offers servers with a similar name or id. @param {{ text: string, servers: readonly { id: string, name: string }[] }} props */
+const Similar = ({ text, servers }) =>
+  servers.length === 0
+    ? html`<p><a href=${hrefOf('search', { q: text })}>Search for ${text}</a></p>`
+    : html`<p>Which one do you mean?</p>
+        <ul class="tags">
+          ${servers.slice(0, SUGGESTIONS).map(({ id, name }) => html`<li key=${id}><a class="button small" href=${hrefOf('search', { ...place.value.filters, about: id })}>${name} <code>${id}</code></a></li>`)}
+        </ul>`;
+
 /** Answers why a server is not among the hits. @param {{ about: string, placement: any }} props */
 function WhyNot({ about, placement }) {
   const [typed, setTyped] = useState(about);
   useEffect(() => setTyped(about), [about]);
   const matches = useLoaded(
     async signal => {
-      const q = typed.trim();
       await new Promise(resolve => setTimeout(resolve, TYPING_MS));
-      if (q === '' || signal.aborted) return [];
-      return (await ask('catalogue', { query: { q, active: 'all', limit: SUGGESTIONS }, signal })).servers;
+      return signal.aborted ? [] : namedLike(typed, signal);
     },
     [typed],
   );
   /** @param {SubmitEvent} event */
-  const send = event => {
+  const send = async event => {
     event.preventDefault();
-    filter({ about: typed.trim() });
+    const text = typed.trim();
+    const found = await namedLike(text).catch(() => []);
+    filter({ about: meantBy(text, found)?.id ?? text });
   };
   return html`<details class="card" open=${about !== ''}>
     <summary>Why is a server not there?</summary>
     <form class="ask" onSubmit=${send}>
-      <label class="unseen" for="about">Id of the server</label>
+      <label class="unseen" for="about">Name or id of the server</label>
       <input
         id="about"
         list="about-servers"
         autocomplete="off"
         spellcheck=${false}
-        placeholder="Id of a server, such as github"
+        placeholder="Name or id of a server, such as GitHub"
         value=${typed}
         onInput=${(/** @type {InputEvent & { currentTarget: HTMLInputElement }} */ event) => setTyped(event.currentTarget.value)}
       />
       <datalist id="about-servers">
-        ${(matches.data ?? []).map((/** @type {any} */ one) => html`<option value=${one.id}>${one.name}</option>`)}
+        ${(matches.data ?? []).slice(0, SUGGESTIONS).map((/** @type {any} */ one) => html`<option value=${one.id}>${one.name}</option>`)}
       </datalist>
       <button>Explain</button>
     </form>
@@ -199,10 +230,15 @@ function WhyNot({ about, placement }) {
       html`<div class="hit">
         <div>
           <div class="top">
-            <h3><a href=${hrefOf(['catalogue', placement.server_id])}>${placement.server_id}</a></h3>
+            <h3>${
+              placement.outcome === 'unknown'
+                ? placement.server_id
+                : html`<a href=${hrefOf(['catalogue', placement.server_id])}>${placement.server_id}</a>`
+            }</h3>
             <${State} said=${said(PLACEMENT, placement.outcome)} />
           </div>
           <p role="status">${placement.detail}</p>
+          ${placement.outcome === 'unknown' && html`<${Similar} text=${about} servers=${matches.data ?? []} />`}
           <${Facts}
             facts=${[
               placement.rank !== null && ['Rank', `${placement.rank} of ${placement.candidates} candidates`],

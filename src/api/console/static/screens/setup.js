@@ -89,6 +89,7 @@ const Apps = ({ clients, onAsk }) =>
   html`<${Section}
     title="OAuth apps"
     actions=${html`<${Change} class="small" onClick=${() => onAsk({ what: 'enter', app: {} })}>Enter an app<//>`}
+    note=${clients.length > 0 && html`An app serves all servers that sign users in at its authorization server. Switchboard learns where that is from the first call or sign-in, unless the entry of the server names it (<code>auth.issuer</code>).`}
   >
     ${
       clients.length === 0
@@ -238,7 +239,14 @@ const Addresses = ({ setup: { public_url, return_url, client_metadata_url, setti
           'For agents (MCP)',
           html`<${Copyable} text=${`${public_url}/mcp`} label="the address for agents" />`,
         ],
-        ['Shared return address', html`<${Copyable} text=${return_url} label="the shared return address" />`],
+        [
+          'Shared redirect URI',
+          html`<${Copyable} text=${return_url} label="the shared redirect URI" />
+            <p class="help">
+              Only for authorization servers that know Switchboard by its client metadata. An app that you create has a redirect URI
+              of its own.
+            </p>`,
+        ],
         client_metadata_url && [
           'Client metadata',
           html`<${Copyable} text=${client_metadata_url} label="the address of the client metadata" />`,

@@ -67,7 +67,7 @@ export function Tenants() {
                   },
                 ]}
               />
-              <${Pager} next=${next_cursor} shown=${rows.length} what="tenants" />`}
+              <${Pager} next=${next_cursor} shown=${rows.length} one="tenant" />`}
     <//>
     ${edited && html`<${TenantDialog} tenant=${edited} onClose=${() => setEdited(undefined)} onDone=${tenants.reload} />`}`;
 }

@@ -49,7 +49,7 @@ export function Usage() {
                   },
                 ]}
               />
-              <${Pager} next=${next_cursor} shown=${rows.length} what="records" />`}
+              <${Pager} next=${next_cursor} shown=${rows.length} one="record" />`}
     <//>`;
 }
 
