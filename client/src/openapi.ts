@@ -8615,7 +8615,9 @@ export interface operations {
   };
   showSetup: {
     parameters: {
-      query?: never;
+      query?: {
+        issuer?: string;
+      };
       header?: never;
       path?: never;
       cookie?: never;
@@ -8629,6 +8631,8 @@ export interface operations {
         };
         content: {
           'application/json': {
+            /** @description The redirect URI for the issuer in the query. */
+            redirect_uri?: string;
             /** @description The address that redirect URIs begin with. The setting PUBLIC_URL. */
             public_url: string;
             /** @description The document that describes Switchboard as a client. null: it has no https address. */
