@@ -79,7 +79,9 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(
-  `buffer clerk courier fellow gondola grain indeed mercury needle neon peek polar railway replicate sanity socket trunk`.split(' '),
+  `buffer clerk courier fellow gondola grain indeed mercury needle neon peek polar railway replicate sanity socket trunk`.split(
+    ' ',
+  ),
 );
 
 const isOrdinary = (name: string): boolean => ORDINARY_NAMES.has(name) || isOrdinaryWord(name);
