@@ -111,7 +111,7 @@ const issuer = z
 /** RFC 8414 §2: an issuer has no query and no fragment. A user name or password would be shown to everybody who may look. */
 const isPlain = (text: string) => {
   const url = URL.parse(text);
-  // What is no URL is refused as such.
+  // An invalid URL is refused as such.
   return url === null || (url.username === '' && url.password === '' && !/[?#]/.test(text));
 };
 

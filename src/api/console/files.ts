@@ -16,7 +16,7 @@ const MODULES: Readonly<Record<string, string>> = {
   '@preact/signals-core': 'lib/signals-core.js',
   uplot: 'lib/uplot.js',
 };
-/** Of this package, the module that Node would load is not one for browsers. */
+/** Node would load another module of this package, which is not for browsers. */
 const UPLOT = 'uplot/dist/uPlot.esm.js';
 const STYLES = ['uplot/dist/uPlot.min.css', 'lib/uplot.css'] as const;
 

@@ -39,7 +39,7 @@ interface EndpointBase extends Omit<Policy, 'rateLimit'> {
   readonly errors: readonly ErrorCode[];
   readonly querySchema?: z.ZodObject;
   readonly responseSchema: z.ZodType;
-  /** What can be called with the response, by name. */
+  /** The calls that the response makes possible, by name. */
   readonly links?: Readonly<Record<string, Link>>;
   /** The work may take long. A caller that accepts `application/x-ndjson` gets progress lines. */
   readonly isLong?: true;

@@ -228,7 +228,7 @@ interface QueryTexts {
   readonly terms: readonly string[];
   /** Sentences to be embedded one by one. */
   readonly sentences: readonly string[];
-  /** Of a query that asks for two or three things; none for other queries. */
+  /** The clauses of a query that asks for two or three things; none for other queries. */
   readonly clauses: readonly ClauseTexts[];
 }
 

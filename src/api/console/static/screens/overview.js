@@ -233,7 +233,7 @@ async function quotaSteps(signal) {
   return [{ kind: 'quota_used_up', count: spent.length, detail, ids: [] }];
 }
 
-/** What may be left to do, although nothing is wrong. @param {{ unchecked: number }} props */
+/** Shows what may be left to do, although nothing is wrong. @param {{ unchecked: number }} props */
 function Possible({ unchecked }) {
   const wanted = useLoaded(signal => ask('catalogue', { query: { ...WANTED, limit: 1 }, signal }), []);
   const { total = 0 } = wanted.data ?? {};
