@@ -8707,6 +8707,15 @@ export interface operations {
           };
         };
       };
+      /** @description `invalid_request`: Invalid request */
+      400: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
       /** @description `unauthorized`: Missing or invalid API key. `identity_token_invalid`: Identity token invalid */
       401: {
         headers: {

@@ -39,7 +39,11 @@ describe('the first start in an empty folder', () => {
       ['what is the weather in Paris tomorrow', /weather|google-maps|meteo|dappier/],
       ['query my postgres database', /postgres|supabase|neon|prisma/],
       ['send an invoice to a customer', /paypal|stripe|invoice|frihet|quickbooks|square/],
-      ['summarise this web page', /fetch|scrape|crawl|web|page|summar|firecrawl|url|jina|markdown|sofya/],
+      // Exa and Parallel have a tool that reads a page by its address.
+      [
+        'summarise this web page',
+        /fetch|scrape|crawl|web|page|summar|firecrawl|url|jina|markdown|sofya|exa-exa|parallel/,
+      ],
     ];
     for (const [query, pattern] of fitting) {
       expect(await topThree(query), query).toEqual(expect.arrayContaining([expect.stringMatching(pattern)]));
@@ -129,7 +133,7 @@ describe('a start that cannot work', () => {
     const refused = await run([], env);
     expect(refused.code).toBe(2);
     expect(refused.stderr).toContain(`switchboard: PORT: ${env.PORT} is already in use on 127.0.0.1`);
-    expect((await run(['keys', 'list', '--json'], env)).stdout).toBe('{"keys":[]}\n');
+    expect((await run(['keys', 'list', '--json'], env)).stdout).toBe('{"keys":[],"next_cursor":null}\n');
     await program.stop();
     await using next = await serve({ ...env, PORT: '0' });
     expect(keyIn(next.printed)).toMatch(/^sbk_live_/);

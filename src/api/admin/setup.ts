@@ -19,7 +19,7 @@ const setup = endpoint({
   summary: 'Show what is set up for sign-ins',
   description:
     "Returns Switchboard's OAuth clients, the identity providers, and what active servers need besides. Secrets are never shown. Of what is missing, each list has the 200 members that most servers need. Of the OAuth clients in the database, those that were entered come first, and at most 200 are returned.",
-  errors: [],
+  errors: ['invalid_request'],
   querySchema: z.strictObject({
     issuer: storable(z.string().min(1).max(2_048))
       .optional()

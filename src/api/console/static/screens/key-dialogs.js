@@ -12,6 +12,8 @@ const SCOPES = [
   ['admin', 'change everything in this console'],
 ];
 const USUAL = new Set(['search', 'proxy', 'identity']);
+/** A key of a user takes no others. */
+const OF_A_USER = new Set(['search', 'proxy']);
 
 /** Shows a new key, for the only time. @param {{ made: any, onClose: () => void }} props */
 const NewKey = ({ made, onClose }) =>
@@ -26,7 +28,8 @@ export function CreateDialog({ onClose, onDone }) {
   const [made, setMade] = useState(/** @type {any} */ (undefined));
   /** @param {Record<string, string>} fields @param {HTMLFormElement} form */
   const create = async ({ name, tenant, user_id, expires_on, calls, searches }, form) => {
-    const scopes = new FormData(form).getAll('scope');
+    const checked = new FormData(form).getAll('scope').map(String);
+    const scopes = user_id ? checked.filter(scope => OF_A_USER.has(scope)) : checked;
     setMade(
       await ask('keys', {
         method: 'POST',

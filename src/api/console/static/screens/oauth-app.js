@@ -78,8 +78,9 @@ function NewIssuer() {
     async signal => {
       await new Promise(resolve => setTimeout(resolve, TYPING_MS));
       if (!URL.canParse(issuer) || signal.aborted) return undefined;
-      const { redirect_uri } = await ask('setup', { query: { issuer }, signal });
-      return { issuer, redirect_uri };
+      const { redirect_uri, oauth_clients } = await ask('setup', { query: { issuer }, signal });
+      const stored = oauth_clients.find((/** @type {any} */ one) => one.issuer === issuer);
+      return { issuer, redirect_uri, stored };
     },
     [issuer],
   );
@@ -97,6 +98,13 @@ function NewIssuer() {
       html`<${Facts}
         facts=${[['Redirect URI', html`<${Copyable} text=${found.data.redirect_uri} label="the redirect URI" />`]]}
       />`
+    }
+    ${
+      found.data?.issuer === issuer &&
+      found.data.stored &&
+      html`<p class="warn" role="status">
+        The app ${found.data.stored.client_id} is in use for it. Storing another one replaces it.
+      </p>`
     }
   </div>`;
 }
