@@ -196,8 +196,9 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   opened.defer(() => apiKeys.close());
   await apiKeys.prepare();
   const { identity: settings, dataDir } = config;
-  const parts = { db, log, metrics, audit, clock, config: settings, dataDir, guard, publicUrl };
-  const identity = await createIdentity(parts).catch(explainKeys(config));
+  const parts = { db, log, metrics, audit, apiKeys, clock, config: settings, dataDir, guard, publicUrl };
+  const hasSignIn = config.mcp.signIn !== undefined;
+  const identity = await createIdentity({ ...parts, hasSignIn }).catch(explainKeys(config));
   opened.defer(() => identity.close());
   return {
     apiKeys,

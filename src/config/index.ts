@@ -27,6 +27,7 @@ import {
 import { identitySettings, readIdentity, type IdentityConfig } from './identity.ts';
 import { oauthSettings } from './oauth.ts';
 import { ConfigError, setting, someText } from './setting.ts';
+import { readSignIn, signInSettings, type SignInConfig } from './sign-in.ts';
 import { logSettings, readLog, readTracing, tracingSettings } from './telemetry.ts';
 
 export { ConfigError } from './setting.ts';
@@ -56,8 +57,12 @@ export interface Config {
     readonly maxStreams: number;
     readonly maxStreamsPerKey: number;
   };
-  /** `readTool` adds `read_remote_tool` to `/mcp`. */
-  readonly mcp: { readonly readTool: boolean };
+  readonly mcp: {
+    /** Adds `read_remote_tool` to `/mcp`. */
+    readonly readTool: boolean;
+    /** Undefined: clients must send a key. */
+    readonly signIn: SignInConfig | undefined;
+  };
   readonly identity: IdentityConfig;
   /** Undefined: tracing is off. */
   readonly tracing: TracingSettings | undefined;
@@ -90,7 +95,7 @@ export const SETTINGS = [
   { title: 'Calls', settings: callSettings },
   { title: 'Database', settings: databaseSettings },
   { title: 'Search', settings: searchSettings },
-  { title: 'Identity', settings: { ...identitySettings, ...oauthSettings } },
+  { title: 'Identity', settings: { ...identitySettings, ...oauthSettings, ...signInSettings } },
   { title: 'Tracing', settings: tracingSettings },
 ] as const;
 
@@ -135,7 +140,10 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       maxStreams: settings.SWITCHBOARD_MAX_STREAMS,
       maxStreamsPerKey: settings.SWITCHBOARD_MAX_STREAMS_PER_KEY,
     },
-    mcp: { readTool: settings.SWITCHBOARD_READ_TOOL },
+    mcp: {
+      readTool: settings.SWITCHBOARD_READ_TOOL,
+      signIn: readSignIn(settings, http.publicUrl),
+    },
     identity: readIdentity(settings, {
       production: whyProduction(settings),
       publicUrl: http.publicUrl,

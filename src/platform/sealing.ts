@@ -79,6 +79,12 @@ export class Sealing {
     return Number(text.slice(0, end)) > this.#clock.now() ? text.slice(end + 1) : undefined;
   }
 
+  /** Returns secrets for signing what clients keep, one of each key, the active one's first. */
+  secretsFor(purpose: string): readonly string[] {
+    const others = [...this.#keys.values()].filter(key => key !== this.#active);
+    return [this.#active, ...others].map(key => this.#keyFor(key, purpose).export().toString('base64url'));
+  }
+
   #keyFor({ id, key }: SealingKey, purpose: string): KeyObject {
     const name = `${id} ${purpose}`;
     const known = this.#derived.get(name);

@@ -19,6 +19,7 @@ import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { within, type Tracing } from '../../platform/telemetry/tracing.ts';
 import type { WorkerSeat } from '../../platform/workers/seat.ts';
+import { authorizationRouter } from '../authorization/router.ts';
 import { adminEndpoints } from '../admin/table.ts';
 import { consoleRouter } from '../console/router.ts';
 import { byKeyOrSession } from '../console/session.ts';
@@ -34,6 +35,7 @@ import { byKey, serveEndpoints, type Authenticator, type PipelineOptions } from 
 import { renderError } from './render-error.ts';
 import {
   addHeaders,
+  isOpenToOrigins,
   isPagePath,
   localsOf,
   pathOf,
@@ -200,6 +202,8 @@ function createWebApp({ refusalOf, endpoints, cookies, ...options }: WebAppOptio
     },
   });
   openPages(app, { core, version, publicUrl: config.publicUrl });
+  const { grants } = core.identity;
+  if (grants) app.use(authorizationRouter({ core, grants, cookies, publicUrl: grants.publicUrl }));
   app.use(pagesRouter(core, cookies, config.publicUrl));
   app.use(consoleRouter(core, cookies, options.budget));
   app.use(request => {
@@ -237,7 +241,8 @@ function hostGuard(allowedHosts: readonly string[], takesNullOrigin: (path: stri
   const origins = new Allowed(origin => allowed.has(hostnameOf(origin) ?? ''));
   return ({ headers: { host = '', origin } }, path) => {
     if (!hosts.has(host)) return refusal('Host');
-    if (origin === undefined || (origin === 'null' && takesNullOrigin(path))) return undefined;
+    if (origin === undefined || isOpenToOrigins(path)) return undefined;
+    if (origin === 'null' && takesNullOrigin(path)) return undefined;
     return origins.has(origin) ? undefined : refusal('Origin');
   };
 }

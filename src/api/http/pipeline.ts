@@ -11,6 +11,7 @@ import { sanitise } from '../../platform/sanitize.ts';
 import type { Cancellation } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
+import { challengeFor, resourceAt } from '../authorization/resources.ts';
 import { decodedBody, letGoBy, readJsonBody, holdAnswer, type MemoryBudget } from './body.ts';
 import {
   idempotencyKey,
@@ -136,9 +137,18 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
         wire: wire ?? wireOf(path),
         log,
         rpcId: exchange?.rpcId ?? null,
+        challengeOf: status => challengeOf(core, { request, path, status }),
       });
     }
   };
+}
+
+/** Returns what leads a client without a key to the sign-in. */
+function challengeOf(
+  { identity: { grants } }: Core,
+  refused: { request: IncomingMessage; path: string; status: number },
+): string | undefined {
+  return grants && challengeFor({ publicUrl: grants.publicUrl, ...refused });
 }
 
 /**
@@ -157,11 +167,22 @@ export const byKey =
       core,
       path.startsWith('/v1/')
         ? { key, token: bearer, ip }
-        : { key: key ?? bearer, token: key === undefined ? undefined : bearer, keyMayBeBearer: true, ip },
+        : {
+            key: key ?? bearer,
+            token: key === undefined ? undefined : bearer,
+            keyMayBeBearer: true,
+            resource: key === undefined ? resourceOf(core, path) : undefined,
+            ip,
+          },
     );
     const record = (principal: Principal) => (locals.principal = principal);
     return found instanceof Promise ? found.then(record) : record(found);
   };
+
+/** Returns the address of an MCP endpoint, if clients can sign in to it. */
+function resourceOf({ identity: { grants } }: Core, path: string): string | undefined {
+  return grants && resourceAt(grants.publicUrl, path)?.url;
+}
 
 interface EndpointOptions extends PipelineOptions, Pick<PipelineParts, 'principalOf' | 'wire'> {
   readonly find: FindRoute;

@@ -24,13 +24,15 @@ interface Failed {
   readonly log: Log;
   /** The id of the JSON-RPC request. Default: null, if it could not be read (JSON-RPC 2.0 §5). */
   readonly rpcId?: RpcId;
+  /** Returns the challenge of a refusal with a status. Default: that for keys. */
+  readonly challengeOf?: (status: number) => string | undefined;
 }
 
 /** Responds with an error in the caller's format. If the response has already started, closes the connection. */
 export function renderError(
   response: ServerResponse,
   thrown: unknown,
-  { wire, log, rpcId = null }: Failed,
+  { wire, log, rpcId = null, challengeOf = () => undefined }: Failed,
 ): void {
   if (response.destroyed) return;
   if (response.headersSent || thrown instanceof CallerAbortError) {
@@ -44,6 +46,7 @@ export function renderError(
   send(response, error, bodyOf(error, wire, requestId, rpcId), {
     type: wire === 'mcp' || wire === 'pass-through' ? 'application/json' : 'application/problem+json',
     status: wire === 'pass-through' ? passThroughStatus(error) : error.status,
+    challengeOf,
   });
 }
 
@@ -157,8 +160,8 @@ export function rpcIdOf(message: unknown, absent: RpcId): RpcId {
 }
 
 /**
- * Every 401 has a challenge (RFC 9110 §15.5.2) in the format of RFC 6750 §3. It has no `resource_metadata`: there is no OAuth
- * sign-in to discover, and clients that look for one would drop their key.
+ * Every 401 has a challenge (RFC 9110 §15.5.2) in the format of RFC 6750 §3. This one has no `resource_metadata`, because clients
+ * that have sent a key would drop it to look for a sign-in.
  */
 const CHALLENGE = 'Bearer realm="switchboard", error="invalid_token"';
 
@@ -166,12 +169,20 @@ function send(
   response: ServerResponse,
   error: SwitchboardError,
   body: Record<string, unknown>,
-  { type, status }: { readonly type: string; readonly status: number },
+  {
+    type,
+    status,
+    challengeOf,
+  }: { readonly type: string; readonly status: number } & Required<Pick<Failed, 'challengeOf'>>,
 ): void {
   localsOf(response).code = error.code;
   if (error instanceof RateLimited || error instanceof QuotaExceeded)
     addHeaders(response, limitHeaders(error.state));
-  if (status === 401) addHeaders(response, { 'WWW-Authenticate': CHALLENGE });
+  if (status === 401) addHeaders(response, { 'WWW-Authenticate': challengeOf(401) ?? CHALLENGE });
+  if (error.code === 'insufficient_scope') {
+    const challenge = challengeOf(403);
+    if (challenge !== undefined) addHeaders(response, { 'WWW-Authenticate': challenge });
+  }
   if (error.retryAfterSec !== undefined) addHeaders(response, { 'Retry-After': String(error.retryAfterSec) });
   sendText(response, status, type, JSON.stringify(body));
 }

@@ -112,7 +112,12 @@ export function requestedTimeoutMs(request: IncomingMessage): number | undefined
 }
 
 /** Returns whether responses at a path are pages for people, including errors. */
-export const isPagePath = (path: string): boolean => /^\/(?:connect|manage|oauth)(?:\/|$)/.test(path);
+export const isPagePath = (path: string): boolean =>
+  /^\/(?:connect|manage|oauth|auth\/(?:authorize|consent))(?:\/|$)/.test(path);
+
+/** Returns whether scripts of any web page may use a path: no cookie counts there. */
+export const isOpenToOrigins = (path: string): boolean =>
+  /^\/(?:auth\/(?:token|register|revoke|jwks)|\.well-known\/(?:oauth-|openid-))/.test(path);
 
 /**
  * The formats of an error over HTTP: problem details (`registry`: with that API's own member), JSON-RPC and problem details

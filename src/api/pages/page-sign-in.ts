@@ -6,7 +6,7 @@ import { noSuchPage, requireToken, route, type Site } from './page-router.ts';
 import { appName, html, named, pageButton, seeOther, sendPage, visible, type Page } from './page.ts';
 import { refusal } from './refusals.ts';
 
-const REASONS = ['page_sign_in_failed', 'page_sign_in_unknown'] as const;
+const REASONS = ['page_sign_in_failed', 'page_sign_in_unknown', 'page_sign_in_several'] as const;
 
 interface Returned {
   readonly request: Request;
@@ -31,7 +31,7 @@ export function pageSignInRoutes(router: Router, { core, cookies, base }: Site) 
       // Otherwise a page of somebody else could sign this browser in.
       requireToken(fields, cookies.browser(request));
       await core.rateLimits.take('callback', request.ip ?? '');
-      const begun = await pageSignIns.begin(tenant);
+      const begun = await pageSignIns.begin({ tenantId: tenant });
       if (!begun) throw noSuchPage();
       cookies.setPageSignIn(response, begun.kept, begun.keptMs);
       seeOther(response, begun.url);
@@ -41,9 +41,7 @@ export function pageSignInRoutes(router: Router, { core, cookies, base }: Site) 
   // A page of its own, so that code and state do not stay in the history.
   route(router, '/manage/signed-in', {
     async get({ request, response }) {
-      const { refused } = request.query;
-      const reason = REASONS.find(one => one === refused);
-      sendPage(response, reason === undefined ? enteredPage(`${base}/manage`) : refusal(reason));
+      sendPage(response, refusedSignIn(request) ?? enteredPage(`${base}/manage`));
     },
   });
 
@@ -54,11 +52,18 @@ export function pageSignInRoutes(router: Router, { core, cookies, base }: Site) 
       if (!entered) return false;
       cookies.clearPageSignIn(response);
       if (entered.kind === 'entered') cookies.setManager(response, entered.browser);
+      const page = entered.next === undefined ? '/manage/signed-in' : `${entered.next}/signed-in`;
       const refused = entered.kind === 'refused' ? `?refused=${entered.reason}` : '';
-      seeOther(response, `${base}/manage/signed-in${refused}`);
+      seeOther(response, `${base}${page}${refused}`);
       return true;
     },
   };
+}
+
+/** Returns the page that says why a sign-in was refused; undefined if it was not. */
+export function refusedSignIn({ query }: Request): Page | undefined {
+  const reason = REASONS.find(one => one === query['refused']);
+  return reason && refusal(reason);
 }
 
 const startPage = (view: PageSignInView, sent: { action: string; token: string }): Page => ({

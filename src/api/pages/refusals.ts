@@ -36,6 +36,10 @@ const REFUSALS = {
     title: 'Nothing is kept for this account',
     text: 'The app has no user with the account that you signed in with. Use the account that you have at the app, or ask the app for a link to this page.',
   },
+  page_sign_in_several: {
+    title: 'Your account is known in several places',
+    text: 'Several apps here know the account that you signed in with, so it does not say which one you mean. Ask the app for a link.',
+  },
 } as const;
 export type Refusal = keyof typeof REFUSALS;
 

@@ -2,6 +2,7 @@ import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
 import type { Core } from '../core.ts';
+import { looksLikeJwt } from '../identity/grants/access-tokens.ts';
 import { lackingScope } from './api-key.ts';
 import type { Caller, Principal, Scope } from './caller.ts';
 import type { QuotaState, Use } from './quota.ts';
@@ -33,6 +34,8 @@ export interface Credentials {
   readonly token: string | undefined;
   /** Whether the key may also be sent as a Bearer token, for the error message. */
   readonly keyMayBeBearer?: boolean;
+  /** The address of an MCP endpoint, where an access token may be in place of the key. */
+  readonly resource?: string | undefined;
   /** The caller's address, for counting wrong keys. */
   readonly ip?: string | undefined;
 }
@@ -84,25 +87,37 @@ function principalOf(core: Parts, credentials: Credentials): Principal | Promise
   const isGuarded = ip === undefined ? undefined : () => core.rateLimits.isSpent('failedAuth', ip);
   const refused = (error: unknown) => countRefused(core, credentials, error);
   try {
-    const principal = core.apiKeys.authenticate(key, isGuarded);
+    const principal = clientOf(core, credentials) ?? core.apiKeys.authenticate(key, isGuarded);
     return principal instanceof Promise ? principal.catch(refused) : principal;
   } catch (error) {
     return refused(error);
   }
 }
 
+/** Returns the holder of an access token of an MCP client. Undefined if none was sent. @throws SwitchboardError `unauthorized` */
+function clientOf(
+  { identity: { grants }, apiKeys }: Parts,
+  { key, resource }: Credentials,
+): Principal | Promise<Principal> | undefined {
+  if (!grants || resource === undefined || key === undefined || !looksLikeJwt(key)) return undefined;
+  return apiKeys.isEnvironmentKey(key) ? undefined : grants.authenticate(key, resource);
+}
+
 /** @throws SwitchboardError always */
 async function countRefused(
-  { rateLimits }: Parts,
-  { ip, keyMayBeBearer = false }: Credentials,
+  { rateLimits, identity: { grants } }: Parts,
+  { ip, key, resource, keyMayBeBearer = false }: Credentials,
   error: unknown,
 ): Promise<never> {
   if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
   if (ip !== undefined) await rateLimits.take('failedAuth', ip);
+  const hasSignIn = grants !== undefined && resource !== undefined;
+  if (hasSignIn && key !== undefined && looksLikeJwt(key)) throw error;
   const ways = keyMayBeBearer
     ? 'X-API-Key, or as Authorization: Bearer'
     : "X-API-Key (a Bearer token is read as a user's identity token here)";
-  const detail = `Send a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`;
+  const signIn = hasSignIn ? 'Sign in, or send' : 'Send';
+  const detail = `${signIn} a valid API key in the header ${ways}. \`switchboard keys create\` creates one.`;
   throw new SwitchboardError('unauthorized', detail);
 }
 

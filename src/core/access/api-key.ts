@@ -2,7 +2,7 @@ import { and, gt, isNull, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { OPERATOR_SCOPES, type Principal, type Scope, type Use } from './caller.ts';
 import { apiKeys } from './schema.ts';
-import { LOCAL_TENANT } from './tenants.ts';
+import { LOCAL_TENANT, type User } from './tenants.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
 
@@ -25,6 +25,8 @@ export interface ApiKeyInfo {
   readonly tenant: string;
   /** The caller's own id for the user that the key acts for. */
   readonly user: string | null;
+  /** The OAuth client id of an MCP client that its user has signed in; null: a key that is sent itself. */
+  readonly client_id: string | null;
   readonly scopes: readonly Scope[];
   readonly monthly_quota: QuotaSetting;
   readonly created_at: string;
@@ -51,12 +53,37 @@ export interface NewKeyInput {
   readonly quota?: QuotaChange | undefined;
 }
 
+/** The sign-in of an MCP client by a user. */
+export interface NewClientKey {
+  readonly tenantId: string;
+  readonly user: User;
+  readonly name: string;
+  readonly clientId: string;
+  /** The address that its tokens are for. */
+  readonly resource: string;
+  readonly scopes: readonly Scope[];
+  readonly expiresAt: Date;
+}
+
+/** A signed-in client for its user. */
+export interface SignedInClient {
+  /** The id of the key that stands for it. */
+  readonly id: string;
+  readonly name: string;
+  readonly clientId: string;
+  readonly resource: string;
+  readonly scopes: readonly Scope[];
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | undefined;
+}
+
 /** Renders a key for an operator; `user` is the caller's own id for its user. */
 export const keyInfo = (row: KeyRow, user: string | null): ApiKeyInfo => ({
   id: row.id,
   name: row.name,
   tenant: row.tenantId,
   user,
+  client_id: row.clientId,
   scopes: row.scopes,
   monthly_quota: { calls: row.monthlyCalls, searches: row.monthlySearches },
   created_at: row.createdAt.toISOString(),

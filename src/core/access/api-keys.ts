@@ -1,6 +1,6 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { and, eq, isNull, or, sql } from 'drizzle-orm';
+import { and, desc, eq, isNotNull, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
@@ -13,6 +13,7 @@ import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import {
+  isLiveKey,
   keyInfo,
   quotaColumns,
   quotaMeta,
@@ -20,8 +21,10 @@ import {
   type ApiKeyInfo,
   type KeyRow,
   type NewApiKey,
+  type NewClientKey,
   type NewKeyInput,
   type QuotaChange,
+  type SignedInClient,
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
@@ -164,9 +167,30 @@ export class ApiKeys {
     return this.#rows.find(id, isGuarded).then(row => this.#holderOf(row, hash));
   }
 
+  /** Returns whether a text is the key of the settings, which may look like anything. */
+  isEnvironmentKey(key: string): boolean {
+    return this.#environmentHash !== undefined && sameHash(this.#digests.of(key), this.#environmentHash);
+  }
+
+  /**
+   * Returns the holder of a client's sign-in, whose access token was verified, at once if it is cached.
+   * @throws SwitchboardError `unauthorized` if it has ended
+   */
+  authenticateClient(id: string): Principal | Promise<Principal> {
+    const cached = this.#rows.cached(id);
+    if (cached) return this.#holder(cached);
+    return this.#rows.find(id, () => Promise.resolve(false)).then(row => this.#holder(row));
+  }
+
   /** @throws SwitchboardError `unauthorized` */
   #holderOf(row: CachedKey | undefined, hash: Uint8Array): Principal {
-    if (!row || !sameHash(hash, row.hash) || !this.#isLive(row)) throw unauthorized();
+    if (!row || !sameHash(hash, row.hash)) throw unauthorized();
+    return this.#holder(row);
+  }
+
+  /** @throws SwitchboardError `unauthorized` */
+  #holder(row: CachedKey | undefined): Principal {
+    if (!row || !this.#isLive(row)) throw unauthorized();
     this.#lastUsed.touch(row.id);
     return (row.principal ??= principalOf(row));
   }
@@ -197,6 +221,54 @@ export class ApiKeys {
     });
     this.#rows.changed(created.id);
     return created;
+  }
+
+  /**
+   * Creates the key that stands for a client's sign-in. It is sent by nobody: the client sends access tokens that name it.
+   * Resolves to its id; undefined if the user was revoked meanwhile.
+   */
+  async createForClient(
+    { tenantId, user, expiresAt, ...client }: NewClientKey,
+    actor: Partial<Actor>,
+  ): Promise<string | undefined> {
+    const id = await this.#db.transaction(async tx => {
+      const now = await lockUser(tx, tenantId, user.id);
+      if (now?.tokenEpoch !== user.tokenEpoch) return undefined;
+      const values = { ...client, scopes: [...client.scopes], userId: user.id, userEpoch: user.tokenEpoch };
+      const key = await this.#insert(tx, { ...values, tenantId, expiresAt });
+      const meta = { key: key.id, scopes: client.scopes.join(','), client: client.clientId };
+      const entry = { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta } as const;
+      await this.#audit.record(actor, entry, tx);
+      return key.id;
+    });
+    if (id !== undefined) this.#rows.changed(id);
+    return id;
+  }
+
+  /** Lets a client's sign-in last at least until a time, unless it has ended. */
+  async prolongClient(id: string, expiresAt: Date): Promise<void> {
+    const isClients = and(eq(apiKeys.id, id), isNotNull(apiKeys.clientId), isNull(apiKeys.revokedAt));
+    const later = sql`greatest(${apiKeys.expiresAt}, ${expiresAt.toISOString()}::timestamptz)`;
+    await this.#db.update(apiKeys).set({ expiresAt: later }).where(isClients);
+    this.#rows.changed(id);
+  }
+
+  /** Returns the clients that a user has signed in, the latest first. */
+  async listClients(userId: string): Promise<readonly SignedInClient[]> {
+    const rows = await this.#db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.userId, userId), isNotNull(apiKeys.clientId), isLiveKey))
+      .orderBy(desc(apiKeys.createdAt));
+    return rows.map(row => ({
+      id: row.id,
+      name: row.name,
+      clientId: row.clientId ?? '',
+      resource: row.resource ?? '',
+      scopes: row.scopes,
+      createdAt: row.createdAt,
+      lastUsedAt: row.lastUsedAt ?? undefined,
+    }));
   }
 
   /** Creates the first key; returns undefined if a key already exists. */
@@ -272,6 +344,11 @@ export class ApiKeys {
       if (seen.userId !== null) await lockUser(tx, seen.tenantId, seen.userId);
       await lockLine(tx, seen);
       const { row } = await this.#require(tx, id);
+      if (row.clientId !== null)
+        throw new SwitchboardError(
+          'invalid_request',
+          `${id} stands for a sign-in of ${row.name}, which renews its own tokens. Revoke it to end the sign-in.`,
+        );
       if (!this.#isLive(row))
         throw new SwitchboardError(
           'invalid_request',

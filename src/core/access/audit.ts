@@ -24,6 +24,8 @@ type AuditEvent =
   | 'manage_link_created'
   | 'manage_link_opened'
   | 'manage_signed_in'
+  | 'client_signed_in'
+  | 'client_token_reused'
   | 'key_created'
   | 'key_changed'
   | 'key_rotated'

@@ -57,6 +57,11 @@ const BUCKETS = {
   callback: { points: 120, duration: 60, text: 'Too many sign-in pages were opened from this address.' },
   /** All pages for end users: enough for 100 sign-ins of mode `page`, of six requests each, from one network. */
   page: { points: 600, duration: 60, text: 'Too many pages were opened from this address.' },
+  registration: {
+    points: 60,
+    duration: 3_600,
+    text: 'Too many clients were registered from this address. Wait an hour.',
+  },
   /** Unclassified requests: wrong paths and methods, and at /mcp everything except tool calls. */
   unclassed: {
     points: 600,

@@ -38,12 +38,15 @@ export const tenants = pgTable(
     /** The provider at which users sign in to their own page, and the claim that is their id at the app; null: they need a link. */
     pageProvider: text('page_provider'),
     pageClaim: text('page_claim').$type<'email' | 'sub'>(),
+    /** With the claim `email`: any verified address at this domain is a user, who is created at the first sign-in. */
+    pageDomain: text('page_domain'),
     createdAt: createdAt(),
   },
   table => [
     check('tenants_sign_in_mode', sql`${table.signInMode} in ('direct', 'page', 'caller')`),
     check('tenants_page_provider', sql`(${table.pageProvider} is null) = (${table.pageClaim} is null)`),
     check('tenants_page_claim', sql`${table.pageClaim} in ('email', 'sub')`),
+    check('tenants_page_domain', sql`${table.pageDomain} is null or ${table.pageClaim} = 'email'`),
   ],
 );
 
@@ -93,6 +96,9 @@ export const apiKeys = pgTable(
     monthlySearches: integer('monthly_searches'),
     /** For a rotated key: the first key of its line, which the usage of all of them is counted under. */
     countedAs: text('counted_as'),
+    /** For a sign-in of an MCP client: its OAuth client id, and the address its tokens are for. The key itself was never shown. */
+    clientId: text('client_id'),
+    resource: text(),
   },
   table => [
     index('api_keys_tenant').on(table.tenantId),
@@ -103,6 +109,10 @@ export const apiKeys = pgTable(
       foreignColumns: [users.tenantId, users.id],
     }).onDelete('cascade'),
     check('api_keys_user_epoch', sql`(${table.userId} is null) = (${table.userEpoch} is null)`),
+    check(
+      'api_keys_client',
+      sql`(${table.clientId} is null) = (${table.resource} is null) and (${table.clientId} is null or ${table.userId} is not null)`,
+    ),
   ],
 );
 

@@ -7,11 +7,13 @@ import type { Guard } from '../../platform/outbound/guard.ts';
 import { createGuardedFetch } from '../../platform/outbound/fetch.ts';
 import { Sealing } from '../../platform/sealing.ts';
 import type { Caller } from '../access/caller.ts';
+import type { ApiKeys } from '../access/api-keys.ts';
 import type { Audit } from '../access/audit.ts';
 import type { IdentityContext } from './context.ts';
 import { UserCalls } from './calls.ts';
 import { Connections } from './connections/connections.ts';
 import { Credentials } from './connections/credentials.ts';
+import { Grants } from './grants/grants.ts';
 import { IdentityTokens, SigningKeys } from './tokens/identity-token.ts';
 import { accessFor, Holdings, type AccessOf } from './connections/holdings.ts';
 import { Manage } from './manage.ts';
@@ -47,6 +49,8 @@ export interface Identity {
   readonly manage: Manage;
   readonly pageSignIns: PageSignIns;
   readonly calls: UserCalls;
+  /** Sign-ins of MCP clients; undefined if these cannot sign in. */
+  readonly grants: Grants | undefined;
   readonly setup: Setup;
   readonly signingKeys: SigningKeys;
   readonly retention: Retention;
@@ -72,6 +76,9 @@ interface IdentityOptions {
   readonly log: Log;
   readonly metrics?: Metrics;
   readonly audit: Audit;
+  readonly apiKeys: ApiKeys;
+  /** true: MCP clients can sign in. */
+  readonly hasSignIn: boolean;
   readonly clock: Clock;
   readonly config: Config['identity'];
   readonly dataDir: string;
@@ -81,7 +88,7 @@ interface IdentityOptions {
 
 /** Opens identity. @throws WrongKeys, KeyFileError if the keys do not match the database */
 export async function createIdentity(options: IdentityOptions): Promise<Identity> {
-  const { db, log, metrics, audit, clock, config, guard, publicUrl } = options;
+  const { db, log, metrics, audit, apiKeys, clock, config, guard, publicUrl } = options;
   const { vault, keks } = await openVault(options);
   const signingKeys = new SigningKeys({ db, vault, clock });
   await signingKeys.prepare();
@@ -121,7 +128,15 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const retention = new Retention(context, signingKeys);
   const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });
   const calls = new UserCalls({ db, clock, log });
-  const manage = new Manage({ context, connections, revocations, sessions, calls, accessFor: accessOf });
+  const manage = new Manage({
+    context,
+    connections,
+    revocations,
+    sessions,
+    calls,
+    apiKeys,
+    accessFor: accessOf,
+  });
   const sealing = new Sealing(keks, clock);
   const admit = manage.admit.bind(manage);
   return {
@@ -140,6 +155,16 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     manage,
     pageSignIns: new PageSignIns({ context, sealing, admit }),
     calls,
+    grants: options.hasSignIn
+      ? new Grants({
+          context,
+          apiKeys,
+          keys: signingKeys,
+          sealing,
+          fetch: small.fetch,
+          refreshRaceMs: config.refreshRaceMs,
+        })
+      : undefined,
     setup: new Setup({ context, config, authorization }),
     signingKeys,
     retention,

@@ -1,6 +1,8 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
+import type { SignedInClient } from '../access/api-key.ts';
+import type { ApiKeys } from '../access/api-keys.ts';
 import type { Actor } from '../access/audit.ts';
 import { PAGE_KEY_ID, type Caller } from '../access/caller.ts';
 import { tenants, users } from '../access/schema.ts';
@@ -58,13 +60,18 @@ export interface ManageView {
   readonly wanted: readonly Offer[];
   /** The latest calls, newest first. */
   readonly calls: readonly NamedCalls[];
+  /** MCP clients that the user has signed in, the latest first. */
+  readonly clients: readonly SignedInClient[];
 }
 
-interface Holder {
+/** The user for whom a browser has the page open. */
+export interface PageHolder {
   readonly tenantId: string;
   readonly userId: string;
   readonly epoch: number;
+  /** The name of the tenant. */
   readonly app: string | undefined;
+  /** The caller's own id for the user. */
   readonly user: string;
   readonly until: Date;
 }
@@ -75,6 +82,7 @@ interface Parts {
   readonly revocations: Revocations;
   readonly sessions: Pick<Sessions, 'createOnPage'>;
   readonly calls: Pick<UserCalls, 'list'>;
+  readonly apiKeys: Pick<ApiKeys, 'listClients' | 'revoke'>;
   readonly accessFor: (caller: Caller) => Promise<AccessOf>;
 }
 
@@ -210,13 +218,14 @@ export class Manage {
 
   /** Returns the page's data; undefined if this browser may not see it, or no longer. */
   async view(browser: string | undefined, actor: PageActor): Promise<ManageView | undefined> {
-    const holder = await this.#holder(browser);
+    const holder = await this.holder(browser);
     if (!holder) return undefined;
     const { tenantId, userId, app, user, until } = holder;
-    const { connections, calls, accessFor } = this.#parts;
-    const [held, called, accessOf] = await Promise.all([
+    const { connections, calls, apiKeys, accessFor } = this.#parts;
+    const [held, called, clients, accessOf] = await Promise.all([
       connections.listShown(tenantId, userId),
       calls.list(userId),
+      apiKeys.listClients(userId),
       accessFor(callerOf(holder, actor)),
     ]);
     return {
@@ -225,6 +234,7 @@ export class Manage {
       until,
       connections: held.map(one => this.#managed(one)).toSorted(byNeed),
       wanted: this.#wanted(called, held, accessOf),
+      clients,
       calls: called.map(one => Object.assign(one, { serverName: this.#nameOf(one.serverId) })),
     };
   }
@@ -238,7 +248,7 @@ export class Manage {
     query: string,
     actor: PageActor,
   ): Promise<readonly Offer[] | undefined> {
-    const holder = await this.#holder(browser);
+    const holder = await this.holder(browser);
     if (!holder) return undefined;
     const input = { query, limit: MAX_SEARCHED, maxTools: 0 };
     const { servers } = await this.#search.search(callerOf(holder, actor), input);
@@ -261,7 +271,7 @@ export class Manage {
     actor: PageActor,
     signingIn: string,
   ): Promise<{ readonly url: string; readonly name: string } | undefined> {
-    const holder = await this.#holder(browser);
+    const holder = await this.holder(browser);
     if (!holder) return undefined;
     const { wanted, name } = await this.#goalOf(holder, what);
     const caller = callerOf(holder, actor);
@@ -276,16 +286,27 @@ export class Manage {
     connectionId: string,
     actor: Actor,
   ): Promise<boolean | undefined> {
-    const holder = await this.#holder(browser);
+    const holder = await this.holder(browser);
     if (!holder) return undefined;
     if (!/^con_[0-9A-Za-z]{22}$/.test(connectionId)) return false;
     const { tenantId, userId } = holder;
     return this.#parts.revocations.disconnect({ ...actor, tenantId }, userId, connectionId);
   }
 
+  /** Ends the sign-in of an MCP client. Resolves to false if it has ended already, and to undefined if the page has expired. */
+  async signOutClient(browser: string | undefined, id: string, actor: Actor): Promise<boolean | undefined> {
+    const holder = await this.holder(browser);
+    if (!holder) return undefined;
+    const { apiKeys } = this.#parts;
+    const { tenantId, userId } = holder;
+    const isTheirs = (await apiKeys.listClients(userId)).some(client => client.id === id);
+    if (isTheirs) await apiKeys.revoke(id, { ...actor, tenantId, keyId: PAGE_KEY_ID });
+    return isTheirs;
+  }
+
   /** Revokes everything the app has of this user, including this page. Resolves to undefined if the page has expired. */
   async revokeAll(browser: string | undefined, actor: Actor): Promise<true | undefined> {
-    const holder = await this.#holder(browser);
+    const holder = await this.holder(browser);
     if (!holder) return undefined;
     const { tenantId, userId } = holder;
     await this.#parts.revocations.revokeUser({ ...actor, tenantId }, userId);
@@ -294,7 +315,7 @@ export class Manage {
 
   /** @throws SwitchboardError `server_not_found`, also for an unknown connection, and `server_inactive` */
   async #goalOf(
-    { tenantId, userId }: Holder,
+    { tenantId, userId }: PageHolder,
     what: ToConnect,
   ): Promise<{ readonly wanted: WantedOnPage; readonly name: string }> {
     if ('serverId' in what) return this.#goalAt(what.serverId);
@@ -338,7 +359,8 @@ export class Manage {
     return offers.slice(0, MAX_WANTED);
   }
 
-  async #holder(browser: string | undefined): Promise<Holder | undefined> {
+  /** Returns the user for whom this browser has the page open. */
+  async holder(browser: string | undefined): Promise<PageHolder | undefined> {
     if (browser === undefined || !isSecret(browser, 'web')) return undefined;
     const [row] = await this.#context.db
       .select({
@@ -373,7 +395,7 @@ const MAX_ABOUT = 120;
 /** An agent that is led astray may call any number of servers. */
 const MAX_WANTED = 10;
 
-const callerOf = ({ tenantId, userId, epoch }: Holder, { requestId, ip, signal }: PageActor): Caller => ({
+const callerOf = ({ tenantId, userId, epoch }: PageHolder, { requestId, ip, signal }: PageActor): Caller => ({
   tenantId,
   keyId: PAGE_KEY_ID,
   scopes: new Set(),

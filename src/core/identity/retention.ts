@@ -4,7 +4,14 @@ import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/
 import { auditLog, consoleSessions, users } from '../access/schema.ts';
 import { Repeat } from '../../platform/time.ts';
 import type { IdentityContext } from './context.ts';
-import { authSessions, manageLinks, oauthClients, refreshTokens, tokenFamilies } from './schema.ts';
+import {
+  authorizationRecords,
+  authSessions,
+  manageLinks,
+  oauthClients,
+  refreshTokens,
+  tokenFamilies,
+} from './schema.ts';
 import { expireSessions } from './sign-in/session-store.ts';
 import type { SigningKeys } from './tokens/identity-token.ts';
 import { webhookSecrets } from './webhooks/schema.ts';
@@ -44,6 +51,11 @@ const RULES: readonly {
     table: consoleSessions,
     key: consoleSessions.hash,
     when: sql`least(${consoleSessions.expiresAt}, ${consoleSessions.idleUntil}) < now()`,
+  },
+  {
+    table: authorizationRecords,
+    key: authorizationRecords.idHash,
+    when: sql`${authorizationRecords.expiresAt} < now()`,
   },
   { table: webhookSecrets, key: webhookSecrets.id, when: sql`${webhookSecrets.expiresAt} < now()` },
   {

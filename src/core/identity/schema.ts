@@ -15,7 +15,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import type { SignInMode } from '../access/caller.ts';
 import { bytea, createdAt, instant } from '../../platform/database/columns.ts';
-import { users } from '../access/schema.ts';
+import { apiKeys, users } from '../access/schema.ts';
 
 /**
  * The tables of identity. Our own secrets are stored only as SHA-256; those of providers as JWE (`sealed`, see `vault.ts`).
@@ -274,6 +274,33 @@ export const signingKeys = pgTable(
       .on(table.state)
       .where(sql`${table.state} = 'active'`),
     check('signing_keys_state', sql`${table.state} in ('next', 'active', 'retired')`),
+  ],
+);
+
+/**
+ * What the authorization server for MCP clients keeps: codes, refresh tokens, grants, registered clients, sign-ins that have begun.
+ * Neither ids, which may be secrets, nor contents are in clear.
+ */
+export const authorizationRecords = pgTable(
+  'authorization_records',
+  {
+    /** SHA-256 of the kind and the id. */
+    idHash: bytea('id_hash').primaryKey(),
+    kind: text().notNull(),
+    /** The API key that stands for the grant; it ends with that. */
+    grantId: text('grant_id').references(() => apiKeys.id, { onDelete: 'cascade' }),
+    /** SHA-256 of the kind and another id that it is found by. */
+    uidHash: bytea('uid_hash'),
+    sealed: text().notNull(),
+    usedAt: instant('used_at'),
+    createdAt: createdAt(),
+    expiresAt: instant('expires_at').notNull(),
+  },
+  table => [
+    index('authorization_records_grant').on(table.grantId),
+    index('authorization_records_uid').on(table.uidHash),
+    index('authorization_records_expires_at').on(table.expiresAt),
+    check('authorization_records_hash_length', sql`octet_length(${table.idHash}) = 32`),
   ],
 );
 

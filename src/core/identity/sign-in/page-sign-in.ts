@@ -1,10 +1,10 @@
-import { eq } from 'drizzle-orm';
+import { and, asc, eq, isNotNull } from 'drizzle-orm';
 import { SwitchboardError } from '../../../errors.ts';
 import { newNonce } from '../../../platform/ids.ts';
 import type { Sealing } from '../../../platform/sealing.ts';
 import type { Actor } from '../../access/audit.ts';
 import { tenants } from '../../access/schema.ts';
-import { findUser, requireUserId, type User } from '../../access/tenants.ts';
+import { ensureUser, findUser, requireUserId, type User } from '../../access/tenants.ts';
 import { ProviderError, type Account, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { hasRepeated } from './sign-in.ts';
@@ -28,20 +28,41 @@ export interface PageSignInView {
 
 /** A sign-in that has begun, in a cookie of its browser. */
 interface Begun extends Proof {
-  readonly tenantId: string;
+  /** Absent: any tenant whose rule the user meets. */
+  readonly tenantId?: string | undefined;
   readonly provider: string;
+  /** The path of ours where the user goes on; absent: the page of connections. */
+  readonly next?: string | undefined;
 }
 
+/** By whom users of a tenant are told, and by what. */
 interface Rule {
+  readonly tenantId: string;
   readonly app: string | undefined;
   readonly provider: Provider;
   readonly claim: 'email' | 'sub';
+  /** Users with an address at this domain are created. */
+  readonly domain: string | undefined;
 }
 
-type Entered =
-  /** The secret of the browser that may now see the page. */
-  | { readonly kind: 'entered'; readonly browser: string }
-  | { readonly kind: 'refused'; readonly reason: 'page_sign_in_failed' | 'page_sign_in_unknown' };
+type Entered = (
+  | {
+      readonly kind: 'entered';
+      /** The secret of the browser that may now see the page. */
+      readonly browser: string;
+    }
+  | {
+      readonly kind: 'refused';
+      readonly reason: 'page_sign_in_failed' | 'page_sign_in_unknown' | 'page_sign_in_several';
+    }
+) & { readonly next: string | undefined };
+
+/** A provider that a user can choose without a link. */
+export interface SignInChoice {
+  readonly name: string;
+  readonly title: string;
+  readonly origin: string;
+}
 
 interface Parts {
   readonly context: IdentityContext;
@@ -56,7 +77,8 @@ interface Parts {
 
 /**
  * The way to the page of connections without a link: users sign in at the provider that the operator has named for the tenant, where
- * the claim that is named with it is their id at the app. It makes no user, connects nothing and keeps no token.
+ * the claim that is named with it is their id at the app. It connects nothing and keeps no token, and makes a user only where the
+ * operator has named the domain of their addresses.
  */
 export class PageSignIns {
   readonly #parts: Parts;
@@ -79,23 +101,37 @@ export class PageSignIns {
 
   /** Returns undefined if the tenant does not exist, or has no such sign-in. @throws SwitchboardError `unavailable` */
   async view(tenantId: string): Promise<PageSignInView | undefined> {
-    const rule = await this.#ruleOf(tenantId);
+    const [rule] = await this.#rulesOf({ tenantId });
     if (!rule) return undefined;
     const { origin } = new URL(await this.#urlAt(rule.provider, newProof()));
     return { app: rule.app, provider: rule.provider.settings.title, providerOrigin: origin };
   }
 
+  /** Returns the providers by which users of any tenant are told. */
+  async choices(): Promise<readonly SignInChoice[]> {
+    const providers = new Set((await this.#rulesOf({})).map(({ provider }) => provider));
+    return [...providers].map(({ name, settings: { title, issuer = '' } }) => ({
+      name,
+      title,
+      origin: new URL(issuer).origin,
+    }));
+  }
+
   /**
-   * Begins a sign-in. Returns the provider's page, and what the browser must keep until it comes back; undefined as `view`.
+   * Begins a sign-in to a tenant, or by a provider. Returns the provider's page, and what the browser must keep until it comes back;
+   * undefined as `view`.
+   * @param next the path of ours where the user goes on
    * @throws SwitchboardError `unavailable`
    */
   async begin(
-    tenantId: string,
+    by: { readonly tenantId: string } | { readonly provider: string },
+    next?: string,
   ): Promise<{ readonly url: string; readonly kept: string; readonly keptMs: number } | undefined> {
-    const rule = await this.#ruleOf(tenantId);
+    const [rule] = await this.#rulesOf(by);
     if (!rule) return undefined;
     const proof = newProof();
-    const begun: Begun = { ...proof, tenantId, provider: rule.provider.name };
+    const tenantId = 'tenantId' in by ? by.tenantId : undefined;
+    const begun: Begun = { ...proof, tenantId, provider: rule.provider.name, next };
     return {
       url: await this.#urlAt(rule.provider, proof),
       kept: this.#parts.sealing.seal(PURPOSE, [], JSON.stringify(begun), SIGN_IN_MS),
@@ -118,24 +154,45 @@ export class PageSignIns {
     if (text === undefined) return undefined;
     const begun = JSON.parse(text) as Begun;
     if (begun.provider !== providerName || query.getAll('state').join(' ') !== begun.state) return undefined;
-    const rule = await this.#ruleOf(begun.tenantId);
+    const { tenantId, provider, next } = begun;
+    const rules = await this.#rulesOf(tenantId === undefined ? { provider } : { tenantId });
+    const [rule] = rules;
     // The operator may have changed it meanwhile.
-    if (rule?.provider.name !== providerName || hasRepeated(query)) return refused('page_sign_in_failed');
+    if (rule?.provider.name !== providerName || hasRepeated(query))
+      return refused('page_sign_in_failed', next);
     const account = await this.#accountOf(rule.provider, begun, query);
-    if (!account) return refused('page_sign_in_failed');
-    return this.#enter(begun, rule, account, actor);
+    if (!account) return refused('page_sign_in_failed', next);
+    return this.#enter(begun, rules, account, actor);
   }
 
-  async #enter(begun: Begun, { claim }: Rule, account: Account, actor: Actor): Promise<Entered> {
-    const { tenantId, provider } = begun;
+  async #enter(begun: Begun, rules: readonly Rule[], account: Account, actor: Actor): Promise<Entered> {
+    const { provider, next } = begun;
     const { context, admit } = this.#parts;
-    const userId = claim === 'sub' ? account.subject : account.email;
-    const user = userId === undefined ? undefined : await findKnown(context, tenantId, userId);
-    const browser = user && (await admit({ ...user, tenantId }, actor, begun));
-    if (browser !== undefined) return { kind: 'entered', browser };
+    const met = await Promise.all(rules.map(rule => this.#userBy(rule, account)));
+    const [user, ...others] = met.filter(one => one !== undefined);
+    const browser = user && others.length === 0 ? await admit(user, actor, begun) : undefined;
+    if (browser !== undefined) return { kind: 'entered', browser, next };
+    const tenantId = begun.tenantId ?? user?.tenantId;
+    const ofTenant = tenantId === undefined ? {} : { tenantId };
     const meta = { provider };
-    await context.audit.record(actor, { event: 'manage_signed_in', outcome: 'refused', tenantId, meta });
-    return refused(user ? 'page_sign_in_failed' : 'page_sign_in_unknown');
+    await context.audit.record(actor, { event: 'manage_signed_in', outcome: 'refused', ...ofTenant, meta });
+    if (others.length > 0) return refused('page_sign_in_several', next);
+    return refused(user ? 'page_sign_in_failed' : 'page_sign_in_unknown', next);
+  }
+
+  /** Returns the user that an account is by a rule. Creates one whose address is at the rule's domain. */
+  async #userBy(
+    { tenantId, claim, domain }: Rule,
+    account: Account,
+  ): Promise<(User & { readonly tenantId: string }) | undefined> {
+    const { context } = this.#parts;
+    const userId = claim === 'sub' ? account.subject : account.email;
+    if (userId === undefined) return undefined;
+    const known = await findKnown(context, tenantId, userId);
+    if (known) return { ...known, tenantId };
+    if (domain === undefined || !userId.toLowerCase().endsWith(`@${domain}`)) return undefined;
+    const user = await context.db.transaction(tx => ensureUser(tx, tenantId, requireUserId(userId)));
+    return { ...user, tenantId };
   }
 
   async #accountOf(provider: Provider, begun: Begun, query: URLSearchParams): Promise<Account | undefined> {
@@ -154,17 +211,26 @@ export class PageSignIns {
     }
   }
 
-  async #ruleOf(tenantId: string): Promise<Rule | undefined> {
+  async #rulesOf(by: { readonly tenantId?: string; readonly provider?: string }): Promise<readonly Rule[]> {
     const { db, providers } = this.#parts.context;
-    if (!TENANT.test(tenantId)) return undefined;
-    const [row] = await db
-      .select({ name: tenants.name, provider: tenants.pageProvider, claim: tenants.pageClaim })
+    const { tenantId, provider: name } = by;
+    if (tenantId !== undefined && !TENANT.test(tenantId)) return [];
+    const rows = await db
+      .select()
       .from(tenants)
-      .where(eq(tenants.id, tenantId));
-    if (!row?.claim) return undefined;
-    const provider = providers.get(row.provider ?? '');
-    if (provider?.settings.issuer === undefined) return undefined;
-    return { app: row.name ?? undefined, provider, claim: row.claim };
+      .where(
+        and(
+          isNotNull(tenants.pageProvider),
+          tenantId === undefined ? undefined : eq(tenants.id, tenantId),
+          name === undefined ? undefined : eq(tenants.pageProvider, name),
+        ),
+      )
+      .orderBy(asc(tenants.id));
+    return rows.flatMap(({ id, name: app, pageProvider, pageClaim: claim, pageDomain }) => {
+      const provider = providers.get(pageProvider ?? '');
+      if (!claim || provider?.settings.issuer === undefined) return [];
+      return { tenantId: id, app: app ?? undefined, provider, claim, domain: pageDomain ?? undefined };
+    });
   }
 
   async #urlAt(provider: Provider, proof: Proof): Promise<string> {
@@ -186,10 +252,10 @@ export class PageSignIns {
 
 const newProof = (): Proof => ({ state: newNonce(), nonce: newNonce(), verifier: newNonce() });
 
-const refused = (reason: Extract<Entered, { kind: 'refused' }>['reason']): Entered => ({
-  kind: 'refused',
-  reason,
-});
+const refused = (
+  reason: Extract<Entered, { kind: 'refused' }>['reason'],
+  next: string | undefined,
+): Entered => ({ kind: 'refused', reason, next });
 
 /** Finds a user by the claim of a provider, which may be no id that a user can have. */
 async function findKnown(

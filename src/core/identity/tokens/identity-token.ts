@@ -127,11 +127,11 @@ export const invalidToken = (cause?: unknown): SwitchboardError =>
     { cause },
   );
 
-const ALGORITHM = 'ES256';
+export const ALGORITHM = 'ES256';
 /** The lifetime of an identity token in seconds. */
 export const IDENTITY_TOKEN_SEC = 3600;
 /** Allows for clocks that differ between replicas. */
-const CLOCK_TOLERANCE_SEC = 5;
+export const CLOCK_TOLERANCE_SEC = 5;
 /** Clients may cache the published keys this long; a new key is published at least as long before it signs. */
 export const JWKS_MAX_AGE_SEC = 600;
 /** How long a process caches the keys; another replica may have rotated them. */
@@ -175,6 +175,15 @@ export class SigningKeys {
 
   async active(): Promise<Loaded['active']> {
     return (await this.#current(RELOAD_MS)).active;
+  }
+
+  /** Returns the active key as a private JWK, for the authorization server. */
+  async privateJwk(): Promise<JWK> {
+    const { kid } = await this.active();
+    const [row] = await this.#db.select().from(signingKeys).where(eq(signingKeys.kid, kid));
+    if (!row?.sealed) throw new Error('the active signing key was retired meanwhile');
+    const jwk = await this.#vault.openJson<JWK>(bindingOf(kid), row.sealed);
+    return { ...jwk, kid, alg: ALGORITHM, use: 'sig' };
   }
 
   /** Returns the public key with that id. @throws JWKSNoMatchingKey */

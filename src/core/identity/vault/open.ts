@@ -13,6 +13,7 @@ import {
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { withoutTokens } from '../connections/connections.ts';
 import {
+  authorizationRecords,
   authSessions,
   connections,
   oauthClients,
@@ -138,6 +139,7 @@ async function dropSealed(db: Database, vault: Vault): Promise<void> {
     await tx.delete(revocationOutbox);
     await tx.delete(oauthClients);
     await tx.delete(signingKeys);
+    await tx.delete(authorizationRecords);
     await tx.delete(webhookSecrets);
   });
 }

@@ -4,9 +4,11 @@ import { SwitchboardError } from '../../../errors.ts';
 import type { Database } from '../../../platform/database/database.ts';
 import { connectionBinding } from '../connections/stored-tokens.ts';
 import { outboxBinding } from '../connections/revocation-outbox.ts';
+import { recordBinding } from '../grants/records.ts';
 import { clientBinding } from '../oauth/clients.ts';
 import { forgetReplays } from '../retention.ts';
 import {
+  authorizationRecords,
   authSessions,
   connections,
   oauthClients,
@@ -26,6 +28,7 @@ const BATCH = 100;
 const SLICE = 1000;
 
 type Table =
+  | typeof authorizationRecords
   | typeof connections
   | typeof oauthClients
   | typeof revocationOutbox
@@ -64,6 +67,7 @@ const SEALED: readonly {
     row => row.idHash,
     row => (row.status === 'confirm' ? waitingBinding(row) : sessionBinding(row)),
   ),
+  rewrapping(authorizationRecords, authorizationRecords.idHash, row => row.idHash, recordBinding),
   rewrapping(webhookSecrets, webhookSecrets.id, row => row.id, secretBinding),
 ];
 

@@ -1,0 +1,153 @@
+import type { Router } from 'express';
+import type { Provider } from 'oidc-provider';
+import type { Grants } from '../../core/identity/grants/grants.ts';
+import { mcpScopesIn } from '../../core/identity/grants/scopes.ts';
+import type { PageHolder } from '../../core/identity/manage.ts';
+import { formToken } from '../pages/cookies.ts';
+import { refusedSignIn } from '../pages/page-sign-in.ts';
+import { noSuchPage, requireToken, route, type PageRequest, type Site } from '../pages/page-router.ts';
+import { seeOther, sendPage } from '../pages/page.ts';
+import { refusal } from '../pages/refusals.ts';
+import { consentPage, expiredPage, signedInPage, whoPage, type AskingClient } from './consent-page.ts';
+import { findResource } from './resources.ts';
+import type { AuthorizationServer } from './server.ts';
+
+interface Parts {
+  readonly server: AuthorizationServer;
+  readonly grants: Grants;
+  readonly publicUrl: string;
+}
+
+/** A request of a client that waits for the user, and belongs to this browser. */
+interface Waiting {
+  readonly provider: Provider;
+  readonly clientId: string;
+  readonly client: AskingClient;
+  /** The address that the client's tokens will be for. */
+  readonly resource: string;
+}
+
+type ConsentRequest = PageRequest<'uid'>;
+
+/** Serves the pages on which a user signs in, and consents to a client's request. */
+export function consentRoutes(router: Router, site: Site, { server, grants, publicUrl }: Parts): void {
+  const { core, cookies, base } = site;
+  const { manage, pageSignIns } = core.identity;
+  const pathOf = ({ params: { uid } }: ConsentRequest) => `/auth/consent/${uid}`;
+
+  /** Resolves to undefined if the request has expired, was answered, or was begun in another browser. */
+  async function waitingOf({ request, response, params }: ConsentRequest): Promise<Waiting | undefined> {
+    await core.rateLimits.take('page', request.ip ?? '');
+    const provider = await server.provider();
+    try {
+      const { uid, params: asked } = await provider.interactionDetails(request, response);
+      const { client_id: clientId, redirect_uri: redirectUri } = asked as Record<string, string>;
+      const client = await provider.Client.find(clientId ?? '');
+      const resource = findResource(publicUrl, textOf(asked['resource']) ?? `${publicUrl}/mcp`);
+      if (uid !== params.uid || !client || clientId === undefined || !resource) return undefined;
+      const { serverId } = resource;
+      const isDocument = 'clientIdMetadataDocument' in client;
+      return {
+        provider,
+        clientId,
+        resource: resource.url,
+        client: {
+          name: client.clientName ?? (isDocument ? new URL(clientId).host : 'an unnamed app'),
+          publishedAt: isDocument ? new URL(clientId).host : undefined,
+          redirectUri: redirectUri ?? '',
+          serverName: serverId && (core.catalogue.get(serverId)?.name ?? serverId),
+          scopes: mcpScopesIn(textOf(asked['scope'])),
+        },
+      };
+    } catch (error) {
+      // Without importing the package, which is loaded only when it is needed.
+      if (error instanceof Error && 'error' in error) return undefined;
+      throw error;
+    }
+  }
+
+  async function showWho(page: ConsentRequest, { client }: Waiting, isLinkOver = false): Promise<void> {
+    const { request, response } = page;
+    const token = formToken(cookies.ensureBrowser(request, response));
+    const choices = await pageSignIns.choices();
+    sendPage(response, whoPage(client, { action: `${base}${pathOf(page)}`, token, choices, isLinkOver }));
+  }
+
+  async function allow(page: ConsentRequest, waiting: Waiting, holder: PageHolder): Promise<void> {
+    const { request, response, actor } = page;
+    const { provider, clientId, client, resource } = waiting;
+    const { name, scopes } = client;
+    const grantId = await grants.create(holder, { clientId, name, resource, scopes }, actor);
+    if (grantId === undefined) return sendPage(response, refusal('manage_over'));
+    const { userId: accountId } = holder;
+    const grant = new provider.Grant({ accountId, clientId });
+    grant.jti = grantId;
+    grant.addResourceScope(resource, scopes.join(' '));
+    await grant.save();
+    const result = { login: { accountId, remember: false }, consent: { grantId }, select_account: {} };
+    await provider.interactionFinished(request, response, result, { mergeWithLastSubmission: false });
+  }
+
+  route(router, '/auth/consent/:uid', {
+    async get(page) {
+      const { request, response } = page;
+      const waiting = await waitingOf(page);
+      if (!waiting) return sendPage(response, expiredPage());
+      const cookie = cookies.manager(request);
+      const holder = await manage.holder(cookie);
+      if (cookie === undefined || !holder) return showWho(page, waiting);
+      const sent = { action: `${base}${pathOf(page)}`, token: formToken(cookie) };
+      sendPage(response, consentPage(waiting.client, holder, sent));
+    },
+    async post(page, { answer, ...fields }) {
+      const { request, response } = page;
+      const waiting = await waitingOf(page);
+      if (!waiting) return sendPage(response, expiredPage());
+      const cookie = cookies.manager(request);
+      const holder = await manage.holder(cookie);
+      if (!holder) return showWho(page, waiting);
+      requireToken(fields, cookie);
+      if (answer === 'allow') return allow(page, waiting, holder);
+      const result = { error: 'access_denied', error_description: 'the user did not allow it' };
+      await waiting.provider.interactionFinished(request, response, result);
+    },
+  });
+
+  route(router, '/auth/consent/:uid/link', {
+    async post(page, fields) {
+      const { request, response, actor } = page;
+      const waiting = await waitingOf(page);
+      if (!waiting) return sendPage(response, expiredPage());
+      // Otherwise a page of somebody else could sign this browser in.
+      requireToken(fields, cookies.browser(request));
+      const link = /([^/\s]+)\s*$/.exec(fields['link'] ?? '')?.[1] ?? '';
+      const opened = await manage.open(link, actor);
+      if (opened === undefined) return showWho(page, waiting, true);
+      cookies.setManager(response, opened);
+      seeOther(response, `${base}${pathOf(page)}`);
+    },
+  });
+
+  route(router, '/auth/consent/:uid/provider', {
+    async post(page, fields) {
+      const { request, response } = page;
+      if (!(await waitingOf(page))) return sendPage(response, expiredPage());
+      requireToken(fields, cookies.browser(request));
+      await core.rateLimits.take('callback', request.ip ?? '');
+      const begun = await pageSignIns.begin({ provider: fields['provider'] ?? '' }, pathOf(page));
+      if (!begun) throw noSuchPage();
+      cookies.setPageSignIn(response, begun.kept, begun.keptMs);
+      seeOther(response, begun.url);
+    },
+  });
+
+  // Where the browser is after the provider's own page.
+  route(router, '/auth/consent/:uid/signed-in', {
+    async get(page) {
+      await core.rateLimits.take('page', page.request.ip ?? '');
+      sendPage(page.response, refusedSignIn(page.request) ?? signedInPage(`${base}${pathOf(page)}`));
+    },
+  });
+}
+
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);

@@ -1,0 +1,190 @@
+import {
+  Provider,
+  errors,
+  interactionPolicy,
+  type Configuration,
+  type KoaContextWithOIDC,
+} from 'oidc-provider';
+import type { ServerResponse } from 'node:http';
+import type { Core } from '../../core/core.ts';
+import { ACCESS_TOKEN_SEC } from '../../core/identity/grants/access-tokens.ts';
+import { UNUSED_SEC, type Grants } from '../../core/identity/grants/grants.ts';
+import { html, sendPage, visible } from '../pages/page.ts';
+import { RecordAdapter } from './adapter.ts';
+import { applyClientRules, RULED_MEMBER } from './client-rules.ts';
+import { findResource, scopesOf } from './resources.ts';
+
+/** The time that a user has to sign in and consent, in seconds. */
+const INTERACTION_SEC = 900;
+const CODE_SEC = 60;
+/** The key that stands for a grant ends it much earlier. */
+const GRANT_SEC = 3_650 * 86_400;
+
+/** The paths below the issuer. `oidc-provider` serves all but the consent. */
+export const ROUTES = {
+  authorization: '/authorize',
+  token: '/token',
+  registration: '/register',
+  revocation: '/revoke',
+  jwks: '/jwks',
+} as const;
+export const CONSENT_PATH = '/consent';
+
+export interface AuthorizationParts {
+  readonly core: Pick<Core, 'rateLimits'>;
+  readonly grants: Grants;
+  /** Without a trailing slash. */
+  readonly publicUrl: string;
+}
+
+/**
+ * Creates the authorization server for MCP clients. All its state is in the database, so that any process can go on where another
+ * has begun, and a new one can be created when the signing key changes.
+ */
+export async function createProvider(parts: AuthorizationParts): Promise<Provider> {
+  const { grants } = parts;
+  const provider = new Provider(grants.issuer, configurationOf(parts, await grants.signingKey()));
+  // The mount passes on the public address, not the client's headers.
+  provider.proxy = true;
+  provider.on('server_error', (_context: unknown, error: Error) =>
+    grants.log.error({ err: error }, 'the authorization server failed'),
+  );
+  const refused = ({ oidc }: KoaContextWithOIDC, error: Error) =>
+    grants.log.info(
+      { err: error, client: oidc.client?.clientId },
+      'the authorization server refused a client',
+    );
+  provider.on('authorization.error', refused);
+  provider.on('grant.error', refused);
+  provider.on('registration_create.error', refused);
+  return provider;
+}
+
+type SigningKey = Awaited<ReturnType<Grants['signingKey']>>;
+
+function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: SigningKey): Configuration {
+  const cookie = {
+    path: new URL(grants.issuer).pathname,
+    sameSite: 'lax',
+    httpOnly: true,
+    signed: true,
+  } as const;
+  return {
+    adapter: kind => new RecordAdapter(kind, grants),
+    jwks: { keys: [jwk] as NonNullable<Configuration['jwks']>['keys'] },
+    cookies: {
+      keys: [...grants.cookieKeys()],
+      names: { session: 'sb_as_session', interaction: 'sb_as_interaction', resume: 'sb_as_resume' },
+      long: cookie,
+      short: cookie,
+    },
+    routes: ROUTES,
+    // No OpenID Connect: clients get access to MCP endpoints, and learn nothing about the user.
+    scopes: [],
+    claims: {},
+    responseTypes: ['code'],
+    clientAuthMethods: ['none', 'client_secret_basic', 'client_secret_post', 'private_key_jwt'],
+    clientDefaults: { id_token_signed_response_alg: 'ES256' },
+    enabledJWA: { idTokenSigningAlgValues: ['ES256'] },
+    extraClientMetadata: {
+      properties: [RULED_MEMBER],
+      validator: (_context, _key, _value, metadata) => applyClientRules(metadata as Record<string, unknown>),
+    },
+    pkce: { required: () => true },
+    rotateRefreshToken: true,
+    issueRefreshToken: () => Promise.resolve(true),
+    expiresWithSession: () => Promise.resolve(false),
+    ttl: {
+      AuthorizationCode: CODE_SEC,
+      AccessToken: ACCESS_TOKEN_SEC,
+      RefreshToken: UNUSED_SEC,
+      Grant: GRANT_SEC,
+      Interaction: INTERACTION_SEC,
+      Session: INTERACTION_SEC,
+    },
+    features: {
+      devInteractions: { enabled: false },
+      userinfo: { enabled: false },
+      rpInitiatedLogout: { enabled: false },
+      dPoP: { enabled: false },
+      pushedAuthorizationRequests: { enabled: false },
+      registration: { enabled: true },
+      revocation: { enabled: true },
+      clientIdMetadataDocument: {
+        enabled: true,
+        ack: 'draft-02',
+        // The consent page, which is not served by the provider, has no context.
+        async allowFetch(context: KoaContextWithOIDC | undefined) {
+          if (context) await core.rateLimits.take('callback', context.ip);
+          return true;
+        },
+      },
+      resourceIndicators: {
+        enabled: true,
+        defaultResource: () => `${publicUrl}/mcp`,
+        useGrantedResource: () => true,
+        getResourceServerInfo(_context, address) {
+          const resource = findResource(publicUrl, address);
+          if (!resource)
+            throw new errors.InvalidTarget(
+              `resource must be ${publicUrl}/mcp, or ${publicUrl}/mcp/{server_id}`,
+            );
+          return {
+            scope: scopesOf(resource).join(' '),
+            audience: resource.url,
+            accessTokenFormat: 'jwt',
+            accessTokenTTL: ACCESS_TOKEN_SEC,
+            jwt: { sign: { alg: 'ES256' } },
+          };
+        },
+      },
+    },
+    // The id of a grant is that of the key that stands for it.
+    async extraTokenClaims(_context, token) {
+      const { grantId } = token as { grantId?: string };
+      if (grantId === undefined) throw new errors.InvalidGrant('the token belongs to no grant');
+      await grants.prolong(grantId, ACCESS_TOKEN_SEC);
+      return { key: grantId };
+    },
+    findAccount: (_context, accountId) => ({ accountId, claims: () => ({ sub: accountId }) }),
+    // Each authorization is consented to anew: nothing tells whether a native client is the one that was allowed before.
+    async loadExistingGrant({ oidc }) {
+      const grantId = oidc.result?.consent?.grantId;
+      return grantId === undefined ? undefined : oidc.provider.Grant.find(grantId);
+    },
+    interactions: {
+      url: (_context, { uid }) => `${grants.issuer}${CONSENT_PATH}/${uid}`,
+      policy: consentPolicy(),
+    },
+    fetch: (url, options) => {
+      const { method = 'GET', headers, signal } = options ?? {};
+      const plain = Object.fromEntries(new Headers(headers as Record<string, string>));
+      return grants.fetch(String(url), { method, headers: plain, signal: signal ?? undefined });
+    },
+    renderError(context, { error, error_description: description }) {
+      // Koa must not write a response of its own.
+      context.respond = false;
+      sendPage(context.res as ServerResponse, {
+        status: context.status,
+        title: 'This app cannot be connected',
+        body: html`<p role="alert">
+            The app’s request was refused, and nothing was changed. Go back to the app and connect again.
+          </p>
+          <p class="help">${visible(description ?? error)} (${error})</p>`,
+      });
+    },
+  };
+}
+
+/** Asks for sign-in and consent every time, in one step. */
+function consentPolicy() {
+  const { Prompt, Check } = interactionPolicy;
+  const required = (name: 'login' | 'consent') =>
+    new Prompt(
+      { name, requestable: true },
+      new Check(`${name}_required`, `${name} is required`, 'interaction_required', ({ oidc }) =>
+        oidc.result?.[name] === undefined ? Check.REQUEST_PROMPT : Check.NO_NEED_TO_PROMPT,
+      ),
+    );
+  return [required('login'), required('consent'), new Prompt({ name: 'select_account', requestable: true })];
+}

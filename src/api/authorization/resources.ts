@@ -1,0 +1,72 @@
+import type { IncomingMessage } from 'node:http';
+import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
+
+/** Where the metadata of a protected resource is (RFC 9728 §3.1), followed by the path of the resource. */
+export const RESOURCE_METADATA_PATH = '/.well-known/oauth-protected-resource';
+
+const MCP_PATH = /^\/mcp(?:\/([A-Za-z0-9][\w.-]*))?\/?$/;
+
+interface Resource {
+  /** Its address without a trailing slash. */
+  readonly url: string;
+  readonly path: string;
+  /** Undefined: `/mcp` itself. */
+  readonly serverId: string | undefined;
+}
+
+/** Reads the path of an MCP endpoint: `/mcp`, or `/mcp/{server_id}`. Undefined for any other. */
+export function resourceAt(publicUrl: string, path: string): Resource | undefined {
+  const [match, serverId] = MCP_PATH.exec(path) ?? [];
+  if (match === undefined) return undefined;
+  const plain = serverId === undefined ? '/mcp' : `/mcp/${serverId}`;
+  return { url: `${publicUrl}${plain}`, path: plain, serverId };
+}
+
+/** Returns the MCP endpoint with this address. That of an unknown server is one too, so that nobody learns which exist. */
+export const findResource = (publicUrl: string, address: string): Resource | undefined =>
+  address.startsWith(`${publicUrl}/`) ? resourceAt(publicUrl, address.slice(publicUrl.length)) : undefined;
+
+/** Returns the scopes that an endpoint takes: one server has no search. */
+export const scopesOf = ({ serverId }: Pick<Resource, 'serverId'>): readonly string[] =>
+  [...MCP_SCOPES.keys()].filter(name => serverId === undefined || name === 'mcp:call');
+
+interface Refused {
+  readonly publicUrl: string;
+  readonly request: IncomingMessage;
+  readonly path: string;
+  readonly status: number;
+}
+
+/**
+ * Returns the challenge that leads a client to the sign-in (RFC 9728 §5.1). Undefined for a client that has sent a key: it would
+ * drop the key and try to sign in.
+ */
+export function challengeFor({ publicUrl, request, path, status }: Refused): string | undefined {
+  const resource = resourceAt(publicUrl, path);
+  const { authorization, 'x-api-key': key } = request.headers;
+  const isKey = key !== undefined || (authorization !== undefined && !/^Bearer +ey/i.test(authorization));
+  if (!resource || isKey || (status === 403 && authorization === undefined)) return undefined;
+  const error =
+    status === 403 ? 'insufficient_scope' : authorization === undefined ? undefined : 'invalid_token';
+  const parameters = [
+    ...(error === undefined ? [] : [`error="${error}"`]),
+    `resource_metadata="${metadataUrlOf(publicUrl, resource.path)}"`,
+    `scope="${scopesOf(resource).join(' ')}"`,
+  ];
+  return `Bearer ${parameters.join(', ')}`;
+}
+
+/** The path of the public address comes after the well-known one, as that of the resource does. */
+function metadataUrlOf(publicUrl: string, path: string): string {
+  const { origin, pathname } = new URL(publicUrl);
+  return `${origin}${RESOURCE_METADATA_PATH}${pathname === '/' ? '' : pathname}${path}`;
+}
+
+/** Returns the metadata of a protected resource (RFC 9728 §2). */
+export const metadataOf = (resource: Resource, issuer: string) => ({
+  resource: resource.url,
+  authorization_servers: [issuer],
+  scopes_supported: scopesOf(resource),
+  bearer_methods_supported: ['header'],
+  resource_name: 'Switchboard',
+});

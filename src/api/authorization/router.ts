@@ -1,0 +1,85 @@
+import { Router, type Request, type Response } from 'express';
+import type { Grants } from '../../core/identity/grants/grants.ts';
+import { SwitchboardError } from '../../errors.ts';
+import type { Cookies } from '../pages/cookies.ts';
+import type { Site } from '../pages/page-router.ts';
+import type { Core } from '../../core/core.ts';
+import { consentRoutes } from './consent.ts';
+import { metadataOf, RESOURCE_METADATA_PATH, resourceAt } from './resources.ts';
+import { AuthorizationServer } from './server.ts';
+
+/** The path of the issuer below the public address. */
+const AUTH = '/auth';
+/** Where clients look for the metadata of an authorization server (RFC 8414, OpenID Connect Discovery). */
+const WELL_KNOWN = ['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'];
+const METADATA_MAX_AGE_SEC = 600;
+
+interface Options {
+  readonly core: Core;
+  readonly grants: Grants;
+  readonly cookies: Cookies;
+  /** Without a trailing slash. */
+  readonly publicUrl: string;
+}
+
+/**
+ * Serves the sign-in of MCP clients: the metadata that leads them to it, the authorization server, and the pages on which a user
+ * signs in and consents.
+ */
+export function authorizationRouter({ core, grants, cookies, publicUrl }: Options): Router {
+  const router = Router({ caseSensitive: true, strict: true });
+  const base = new URL(publicUrl).pathname.replace(/\/+$/, '');
+  const site: Site = { core, cookies, base };
+  const server = new AuthorizationServer({ core, grants, publicUrl });
+
+  router.use(RESOURCE_METADATA_PATH, allowEveryOrigin, (request, response) => {
+    const path = request.path === '/' ? '/mcp' : withoutBase(request.path, base);
+    const resource = resourceAt(publicUrl, path);
+    if (!resource) throw new SwitchboardError('route_not_found', 'There is no MCP endpoint at this path.');
+    response.set('Cache-Control', `public, max-age=${METADATA_MAX_AGE_SEC}`);
+    response.json(metadataOf(resource, grants.issuer));
+  });
+
+  for (const path of WELL_KNOWN)
+    router.use(path, allowEveryOrigin, (request, response, next) => {
+      const isOurs = request.path === '/' || withoutBase(request.path, base) === AUTH;
+      if (!isOurs) return next();
+      return server.serveMetadata(request, response);
+    });
+
+  consentRoutes(router, site, { server, grants, publicUrl });
+
+  router.use(AUTH, async (request, response) => {
+    const { path, method } = request;
+    if (path === '/authorize' || path.startsWith('/authorize/')) {
+      await core.rateLimits.take('page', request.ip ?? '');
+      return server.serve(request, response, server.completed(request.url), request.ip);
+    }
+    allowOrigin(response);
+    if (method === 'OPTIONS') return void response.status(204).end();
+    await core.rateLimits.take(path === '/register' ? 'registration' : 'page', request.ip ?? '');
+    return server.serve(request, response, request.url, request.ip);
+  });
+  return router;
+}
+
+const withoutBase = (path: string, base: string): string =>
+  base !== '' && path.startsWith(`${base}/`) ? path.slice(base.length) : path;
+
+/** Lets clients in browsers read a response: they prove themselves by what they send, not by cookies. */
+function allowOrigin(response: Response): void {
+  response.set({
+    'Access-Control-Allow-Origin': '*',
+    'Access-Control-Allow-Methods': 'GET, POST, OPTIONS',
+    'Access-Control-Allow-Headers': 'Authorization, Content-Type, MCP-Protocol-Version',
+    'Access-Control-Max-Age': '3600',
+  });
+}
+
+function allowEveryOrigin(request: Request, response: Response, next: () => void): void {
+  allowOrigin(response);
+  if (request.method === 'OPTIONS') return void response.status(204).end();
+  if (request.method === 'GET' || request.method === 'HEAD') return next();
+  response.set('Allow', 'GET, HEAD, OPTIONS');
+  throw new SwitchboardError('method_not_allowed', `${request.method} is not allowed here.`);
+}

@@ -1,0 +1,67 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Provider } from 'oidc-provider';
+import { mcpScopesIn } from '../../core/identity/grants/scopes.ts';
+import type { AuthorizationParts } from './provider.ts';
+import { findResource, scopesOf } from './resources.ts';
+
+/** The paths of documents about the authorization server, below its own (RFC 8414 §3). */
+const METADATA_PATH = '/.well-known/oauth-authorization-server';
+
+/** The authorization server in this process. It is loaded with the first request, and created anew when the signing key changes. */
+export class AuthorizationServer {
+  readonly #parts: AuthorizationParts;
+  #created: { readonly kid: string; readonly provider: Promise<Provider> } | undefined;
+
+  constructor(parts: AuthorizationParts) {
+    this.#parts = parts;
+  }
+
+  async provider(): Promise<Provider> {
+    const kid = await this.#parts.grants.signingKeyId();
+    if (this.#created?.kid !== kid) {
+      const provider = import('./provider.ts').then(({ createProvider }) => createProvider(this.#parts));
+      this.#created = { kid, provider };
+      // The next request tries again.
+      provider.catch(() => (this.#created = undefined));
+    }
+    return this.#created.provider;
+  }
+
+  /** Serves the metadata of the server, at whatever well-known path it was asked for. */
+  serveMetadata(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    return this.serve(request, response, METADATA_PATH);
+  }
+
+  /**
+   * Serves a request as one to the public address.
+   * @param target the path below the issuer, with the query
+   * @param ip the client's address
+   */
+  async serve(request: IncomingMessage, response: ServerResponse, target: string, ip = ''): Promise<void> {
+    const provider = await this.provider();
+    const { host, protocol, pathname } = new URL(this.#parts.grants.issuer);
+    const { headers } = request;
+    headers.host = host;
+    headers['x-forwarded-proto'] = protocol.slice(0, -1);
+    headers['x-forwarded-for'] = ip;
+    delete headers['x-forwarded-host'];
+    // Browsers of any origin may use it: no cookie counts at these endpoints. The router has allowed it already.
+    delete headers.origin;
+    request.url = target;
+    Object.assign(request, { originalUrl: `${pathname}${target}` });
+    await provider.callback()(request, response);
+  }
+
+  /** Adds what clients leave out of an authorization request: those that ask for no scope of ours get all of the resource. */
+  completed(target: string): string {
+    const { publicUrl } = this.#parts;
+    const [path = '', search = ''] = target.split('?', 2);
+    const query = new URLSearchParams(search);
+    const resource = findResource(publicUrl, query.get('resource') ?? `${publicUrl}/mcp`);
+    if (!resource) return target;
+    const served = scopesOf(resource);
+    const asked = mcpScopesIn(query.get('scope') ?? '').filter(name => served.includes(name));
+    query.set('scope', (asked.length > 0 ? asked : served).join(' '));
+    return `${path}?${query.toString()}`;
+  }
+}
