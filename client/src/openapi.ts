@@ -473,6 +473,26 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  '/v1/admin/users/link': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Create a link to a user's connections page
+     * @description As `POST /v1/identity/manage`, for a user of any tenant. The user can also enter the link where an MCP client is connected.
+     */
+    post: operations['createLinkOfUser'];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   '/v1/admin/connections': {
     parameters: {
       query?: never;
@@ -3667,6 +3687,8 @@ export interface operations {
               tenant: string;
               /** @description The user that the key acts for, as the caller's own id. */
               user: string | null;
+              /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+              client_id: string | null;
               scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
               monthly_quota: {
                 calls: number | null;
@@ -3798,6 +3820,8 @@ export interface operations {
             tenant: string;
             /** @description The user that the key acts for, as the caller's own id. */
             user: string | null;
+            /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+            client_id: string | null;
             scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
             monthly_quota: {
               calls: number | null;
@@ -3932,6 +3956,8 @@ export interface operations {
             tenant: string;
             /** @description The user that the key acts for, as the caller's own id. */
             user: string | null;
+            /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+            client_id: string | null;
             scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
             monthly_quota: {
               calls: number | null;
@@ -4066,6 +4092,8 @@ export interface operations {
             tenant: string;
             /** @description The user that the key acts for, as the caller's own id. */
             user: string | null;
+            /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+            client_id: string | null;
             scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
             monthly_quota: {
               calls: number | null;
@@ -4084,6 +4112,8 @@ export interface operations {
               tenant: string;
               /** @description The user that the key acts for, as the caller's own id. */
               user: string | null;
+              /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+              client_id: string | null;
               scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
               monthly_quota: {
                 calls: number | null;
@@ -4212,6 +4242,8 @@ export interface operations {
             tenant: string;
             /** @description The user that the key acts for, as the caller's own id. */
             user: string | null;
+            /** @description The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself. */
+            client_id: string | null;
             scopes: ('search' | 'proxy' | 'identity' | 'admin' | 'admin_read')[];
             monthly_quota: {
               calls: number | null;
@@ -4329,7 +4361,7 @@ export interface operations {
               mode: 'direct' | 'page' | 'caller';
               /** @description The addresses that the result page may link back to. */
               return_urls: string[];
-              /** @description How users sign in to the page of their connections. null: they need a link. */
+              /** @description How users sign in without a link, to the page of their connections and for MCP clients. null: they need a link. */
               sign_in: {
                 /** @description The name of an OpenID provider. */
                 provider: string;
@@ -4338,6 +4370,8 @@ export interface operations {
                  * @enum {string}
                  */
                 user_id: 'email' | 'sub';
+                /** @description With email: anybody with a verified address at this domain is a user, who is created at the first sign-in. Absent: only known users can sign in. */
+                domain?: string;
               } | null;
               /** Format: date-time */
               created_at: string;
@@ -4439,7 +4473,7 @@ export interface operations {
             mode: 'direct' | 'page' | 'caller';
             /** @description The addresses that the result page may link back to. */
             return_urls: string[];
-            /** @description How users sign in to the page of their connections. null: they need a link. */
+            /** @description How users sign in without a link, to the page of their connections and for MCP clients. null: they need a link. */
             sign_in: {
               /** @description The name of an OpenID provider. */
               provider: string;
@@ -4448,6 +4482,8 @@ export interface operations {
                * @enum {string}
                */
               user_id: 'email' | 'sub';
+              /** @description With email: anybody with a verified address at this domain is a user, who is created at the first sign-in. Absent: only known users can sign in. */
+              domain?: string;
             } | null;
             /** Format: date-time */
             created_at: string;
@@ -4545,6 +4581,8 @@ export interface operations {
              * @enum {string}
              */
             user_id: 'email' | 'sub';
+            /** @description With email: anybody with a verified address at this domain is a user, who is created at the first sign-in. Absent: only known users can sign in. */
+            domain?: string;
           } | null;
         };
       };
@@ -4567,7 +4605,7 @@ export interface operations {
             mode: 'direct' | 'page' | 'caller';
             /** @description The addresses that the result page may link back to. */
             return_urls: string[];
-            /** @description How users sign in to the page of their connections. null: they need a link. */
+            /** @description How users sign in without a link, to the page of their connections and for MCP clients. null: they need a link. */
             sign_in: {
               /** @description The name of an OpenID provider. */
               provider: string;
@@ -4576,6 +4614,8 @@ export interface operations {
                * @enum {string}
                */
               user_id: 'email' | 'sub';
+              /** @description With email: anybody with a verified address at this domain is a user, who is created at the first sign-in. Absent: only known users can sign in. */
+              domain?: string;
             } | null;
             /** Format: date-time */
             created_at: string;
@@ -4654,6 +4694,122 @@ export interface operations {
         };
       };
       /** @description `unavailable`: Temporarily unavailable. `provider_not_configured`: Identity provider not configured */
+      503: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+    };
+  };
+  createLinkOfUser: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        'application/json': {
+          /**
+           * @description The tenant. Default: local.
+           * @default local
+           */
+          tenant?: string;
+          /** @description The caller's own id for the user. */
+          user_id: string;
+        };
+      };
+    };
+    responses: {
+      /** @description Done. */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': {
+            url: string;
+            /** Format: date-time */
+            expires_at: string;
+          };
+        };
+      };
+      /** @description `invalid_json`: Invalid JSON. `invalid_request`: Invalid request */
+      400: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `unauthorized`: Missing or invalid API key. `identity_token_invalid`: Identity token invalid */
+      401: {
+        headers: {
+          /** @description A Bearer challenge (RFC 6750). It starts no sign-in. */
+          'WWW-Authenticate'?: string;
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `insufficient_scope`: The API key lacks a scope. `host_not_allowed`: Host or Origin not allowed */
+      403: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `payload_too_large`: Request body too large */
+      413: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `unsupported_media_type`: Unsupported media type */
+      415: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `rate_limited`: Rate limit exceeded */
+      429: {
+        headers: {
+          /** @description Seconds until the next call can succeed. */
+          'Retry-After'?: string;
+          /** @description The remaining calls, and the seconds until the window resets. */
+          RateLimit?: string;
+          /** @description The limit and its window in seconds. */
+          'RateLimit-Policy'?: string;
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `internal`: Internal server error */
+      500: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `unavailable`: Temporarily unavailable */
       503: {
         headers: {
           [name: string]: unknown;

@@ -1,5 +1,5 @@
 import { SCOPES, SIGN_IN_MODES } from '../core/access/caller.ts';
-import { DEFAULT_TENANT, listOf, UsageError, type Command } from './command.ts';
+import { DEFAULT_TENANT, listOf, tenant, tenantOf, UsageError, type Command } from './command.ts';
 import { table } from './terminal.ts';
 
 interface KeyInfo {
@@ -7,6 +7,7 @@ interface KeyInfo {
   readonly name: string;
   readonly tenant: string;
   readonly user: string | null;
+  readonly client_id: string | null;
   readonly scopes: readonly string[];
   readonly monthly_quota: Counts<number | null>;
   readonly used_this_month: Counts<number>;
@@ -211,12 +212,18 @@ export const keyCommands = {
   'keys rotate-signing': rotateSigning,
 };
 
+interface SignInRule {
+  readonly provider: string;
+  readonly user_id: string;
+  readonly domain?: string;
+}
+
 interface TenantInfo {
   readonly id: string;
   readonly name: string | null;
   readonly mode: string;
   readonly return_urls: readonly string[];
-  readonly sign_in: { readonly provider: string; readonly user_id: string } | null;
+  readonly sign_in: SignInRule | null;
 }
 
 const tenantText = ({ id, name, mode, return_urls, sign_in }: TenantInfo) =>
@@ -228,8 +235,11 @@ const tenantText = ({ id, name, mode, return_urls, sign_in }: TenantInfo) =>
       at === 0 ? 'return URLs' : '',
       url,
     ]),
-    ['page sign-in', sign_in ? `${sign_in.provider}:${sign_in.user_id}` : '-'],
+    ['sign-in', sign_in ? signInText(sign_in) : '-'],
   ]);
+
+const signInText = ({ provider, user_id, domain }: SignInRule) =>
+  `${provider}:${user_id}${domain === undefined ? '' : `@${domain}`}`;
 
 const tenantShow: Command = {
   args: ['ID?'],
@@ -255,7 +265,7 @@ const tenantSet: Command = {
     },
     'sign-in': {
       type: 'string',
-      help: "How users sign in to the page of their connections: `PROVIDER:email` or `PROVIDER:sub` ([identity.md](identity.md#the-users-page)). `''` removes it.",
+      help: "How users sign in without a link: `PROVIDER:email`, `PROVIDER:sub`, or `PROVIDER:email@DOMAIN`, which also lets in everybody with an address there ([identity.md](identity.md#the-users-page)). `''` removes it.",
     },
   },
   help: "Changes a tenant's app name and sign-in settings. Default tenant: `local`.",
@@ -273,15 +283,33 @@ const tenantSet: Command = {
   },
 };
 
-/** Reads `PROVIDER:CLAIM`. The server says what is wrong with others. */
-function signInOf(option: unknown): { provider: string; user_id: string } | null | undefined {
+/** Reads `PROVIDER:CLAIM[@DOMAIN]`. The server says what is wrong with others. */
+function signInOf(option: unknown): SignInRule | null | undefined {
   if (typeof option !== 'string') return undefined;
   if (option === '') return null;
   const at = option.lastIndexOf(':');
-  return { provider: option.slice(0, Math.max(0, at)), user_id: option.slice(at + 1) };
+  const [userId = '', domain] = option.slice(at + 1).split('@', 2);
+  const rule = { provider: option.slice(0, Math.max(0, at)), user_id: userId };
+  return domain === undefined ? rule : { ...rule, domain };
 }
 
+const usersLink: Command = {
+  args: ['USER'],
+  options: { tenant },
+  help: 'Makes a link with which a user shows who they are: it opens the page of their connections, or is entered where an MCP client is connected ([mcp-sign-in.md](mcp-sign-in.md)). USER is your own id for the user, who is created if need be. The link works once, within five minutes.',
+  changes: 'existing',
+  async run({ admin, args: [user = ''], options }) {
+    const json = { tenant: tenantOf(options), user_id: user };
+    const made = (await admin.request('POST', '/users/link', { json })) as {
+      url: string;
+      expires_at: string;
+    };
+    return { json: made, text: `${made.url}\nThe link works once, until ${made.expires_at}.` };
+  },
+};
+
 export const tenantCommands = {
+  'users link': usersLink,
   'tenant show': tenantShow,
   'tenant set': tenantSet,
 };

@@ -76,6 +76,12 @@ export const keyInfo = z.object({
   name: z.string(),
   tenant: z.string(),
   user: z.string().nullable().describe("The user that the key acts for, as the caller's own id."),
+  client_id: z
+    .string()
+    .nullable()
+    .describe(
+      'The OAuth client id of an MCP client that the user has signed in. null: a key that is sent itself.',
+    ),
   scopes: z.array(z.enum(SCOPES)),
   monthly_quota: z.object({ calls: z.int().nullable(), searches: z.int().nullable() }),
   created_at: z.iso.datetime(),

@@ -156,12 +156,25 @@ const revokeKey = endpoint({
   handle: (core, caller, { params }) => core.apiKeys.revoke(params['id'] ?? '', caller),
 });
 
-const signIn = z.strictObject({
-  provider: z.string().min(1).max(64).describe('The name of an OpenID provider.'),
-  user_id: z
-    .enum(['email', 'sub'])
-    .describe('The claim that is the user_id: the verified address, or the id.'),
-});
+const signIn = z
+  .strictObject({
+    provider: z.string().min(1).max(64).describe('The name of an OpenID provider.'),
+    user_id: z
+      .enum(['email', 'sub'])
+      .describe('The claim that is the user_id: the verified address, or the id.'),
+    domain: z
+      .string()
+      .regex(/^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+$/)
+      .max(253)
+      .optional()
+      .describe(
+        'With email: anybody with a verified address at this domain is a user, who is created at the first sign-in. Absent: only known users can sign in.',
+      ),
+  })
+  .refine(({ user_id, domain }) => domain === undefined || user_id === 'email', {
+    path: ['domain'],
+    error: 'is possible only with the claim email',
+  });
 
 const tenantInfo = z.object({
   id: z.string(),
@@ -170,7 +183,9 @@ const tenantInfo = z.object({
   return_urls: z.array(z.string()).describe('The addresses that the result page may link back to.'),
   sign_in: signIn
     .nullable()
-    .describe('How users sign in to the page of their connections. null: they need a link.'),
+    .describe(
+      'How users sign in without a link, to the page of their connections and for MCP clients. null: they need a link.',
+    ),
   created_at: z.iso.datetime(),
 });
 

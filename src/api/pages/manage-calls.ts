@@ -70,11 +70,12 @@ function call({ serverName, tool, outcome, times, lastAt, asker }: NamedCalls, v
 }
 
 /** Names who asked for a call or a connection, for the user. */
-export function askerName({ keyId, keyName, isOwnKey }: Asker, view: Pick<ManageView, 'app'>): Html {
+export function askerName({ keyId, keyName, kind }: Asker, view: Pick<ManageView, 'app'>): Html {
   if (keyId === PAGE_KEY_ID) return html`you, on this page`;
   if (keyId === 'operator') return html`the operator of this service`;
   if (keyName === undefined) return appName(view);
-  return isOwnKey
+  if (kind === 'client') return html`${named(keyName)}`;
+  return kind === 'own'
     ? html`your own key “${named(keyName)}”`
     : html`${appName(view)}, with the key “${named(keyName)}”`;
 }

@@ -1,3 +1,4 @@
+import type { SignedInClient } from '../../core/access/api-key.ts';
 import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
 import type { ManagedConnection, ManageView, Offer } from '../../core/identity/manage.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
@@ -13,6 +14,7 @@ export interface Forms {
   readonly token: string;
   readonly connect: string;
   readonly disconnect: string;
+  readonly signOut: string;
   readonly revokeAll: string;
   readonly calls: string;
   readonly back: string;
@@ -23,8 +25,10 @@ const NOTES: ReadonlyMap<string, string> = new Map([
   ['disconnected', 'Disconnected. The provider is being notified.'],
   ['deleted', 'The key was deleted. It may still be valid at the server itself.'],
   ['gone', 'That account was already disconnected.'],
+  ['signed_out', 'The app was signed out. It can no longer act for you.'],
+  ['signed_out_before', 'That app was already signed out.'],
 ]);
-export type Note = 'disconnected' | 'deleted' | 'gone';
+export type Note = 'disconnected' | 'deleted' | 'gone' | 'signed_out' | 'signed_out_before';
 
 /** The page behind a link. Only the button uses the link up, so that link previews do not. */
 export const openPage = (view: { app: string | undefined }, action: string): Page => ({
@@ -67,7 +71,7 @@ export function listPage({ view, forms, found, note }: List): Page {
               ${connections.map(one => entry(one, view, forms))}
             </ul>`
       }
-      ${connectSection(view, forms, found)}
+      ${connectSection(view, forms, found)} ${clientSection(view.clients, forms)}
       <section class="entry" aria-labelledby="called">
         <h2 id="called">Called for you lately</h2>
         ${callList(view, calls.slice(0, NEWEST_CALLS))}
@@ -86,6 +90,36 @@ export function listPage({ view, forms, found, note }: List): Page {
       </section>
       <p class="help">This page stays open in this browser until ${timeOfDay(view.until)}.</p>`,
   };
+}
+
+/** Shows the MCP clients that the user has signed in. */
+function clientSection(clients: readonly SignedInClient[], forms: Forms): Html | false {
+  if (clients.length === 0) return false;
+  return html`<section class="entry" aria-labelledby="clients">
+    <h2 id="clients">Apps that act for you</h2>
+    <p>You have signed in from these. They can call tools with the accounts that you have connected.</p>
+    <ul class="plain">
+      ${clients.map(
+        ({ id, name, clientId, resource, createdAt, lastUsedAt }) =>
+          html`<li class="entry">
+            <h3>${named(name)}</h3>
+            <dl>
+              ${URL.canParse(clientId) && fact('Published by', named(new URL(clientId).host))}
+              ${!resource.endsWith('/mcp') && fact('Only for', named(resource.slice(resource.lastIndexOf('/') + 1)))}
+              ${fact('Signed in', time(createdAt))}
+              ${fact('Last used', lastUsedAt === undefined ? 'never' : time(lastUsedAt))}
+            </dl>
+            <form method="post" action="${forms.signOut}">
+              <input type="hidden" name="token" value="${forms.token}" />
+              <input type="hidden" name="client" value="${id}" />
+              <div class="buttons">
+                <button class="danger">Sign out<span class="unseen"> ${visible(name)}</span></button>
+              </div>
+            </form>
+          </li>`,
+      )}
+    </ul>
+  </section>`;
 }
 
 function connectSection(view: ManageView, forms: Forms, found: Found | undefined): Html {

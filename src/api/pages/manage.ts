@@ -28,6 +28,7 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
     token: formToken(cookie),
     connect: `${list}/connect`,
     disconnect: `${list}/disconnect`,
+    signOut: `${list}/sign-out`,
     revokeAll: `${list}/revoke-all`,
     calls: `${list}/calls`,
     back: list,
@@ -108,6 +109,18 @@ export function manageRoutes(router: Router, { core, cookies, base }: Site): voi
       if (done === undefined) return sendPage(response, refusal('manage_over'));
       const ended: Note = fields['kind'] === 'key' ? 'deleted' : 'disconnected';
       const note: Note = done ? ended : 'gone';
+      seeOther(response, `${list}?note=${note}`);
+    },
+  });
+
+  route(router, '/manage/sign-out', {
+    async post({ request, response, actor }, fields) {
+      const cookie = cookies.manager(request);
+      if (cookie === undefined) return sendPage(response, refusal('manage_over'));
+      requireToken(fields, cookie);
+      const done = await manage.signOutClient(cookie, fields['client'] ?? '', actor);
+      if (done === undefined) return sendPage(response, refusal('manage_over'));
+      const note: Note = done ? 'signed_out' : 'signed_out_before';
       seeOther(response, `${list}?note=${note}`);
     },
   });

@@ -23,7 +23,12 @@ interface TenantInfo {
   readonly mode: SignInMode;
   readonly return_urls: readonly string[];
   /** The provider at which users sign in to their page, and the claim that is their `user_id`. */
-  readonly sign_in: { readonly provider: string; readonly user_id: 'email' | 'sub' } | null;
+  readonly sign_in: {
+    readonly provider: string;
+    readonly user_id: 'email' | 'sub';
+    /** Users with a verified address at this domain are created. Only with `email`. */
+    readonly domain?: string | undefined;
+  } | null;
   readonly created_at: string;
 }
 
@@ -99,7 +104,11 @@ export class Tenants {
       ...(returnUrls === undefined ? {} : { returnUrls: [...new Set(returnUrls.map(requireReturnUrl))] }),
       ...(signIn === undefined
         ? {}
-        : { pageProvider: signIn?.provider ?? null, pageClaim: signIn?.user_id ?? null }),
+        : {
+            pageProvider: signIn?.provider ?? null,
+            pageClaim: signIn?.user_id ?? null,
+            pageDomain: signIn?.domain?.toLowerCase() ?? null,
+          }),
     };
     if (Object.keys(changes).length === 0) return this.get(id);
     return this.#db.transaction(async tx => {
@@ -149,7 +158,11 @@ const info = (row: typeof tenants.$inferSelect): TenantInfo => ({
   sign_in:
     row.pageProvider === null || row.pageClaim === null
       ? null
-      : { provider: row.pageProvider, user_id: row.pageClaim },
+      : {
+          provider: row.pageProvider,
+          user_id: row.pageClaim,
+          ...(row.pageDomain === null ? {} : { domain: row.pageDomain }),
+        },
   created_at: row.createdAt.toISOString(),
 });
 

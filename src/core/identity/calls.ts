@@ -56,16 +56,22 @@ export interface Asker {
   readonly keyId: string;
   /** The name of the API key; undefined if it has no row, such as the environment's. */
   readonly keyName: string | undefined;
-  /** True for a key that acts for this user alone. */
-  readonly isOwnKey: boolean;
+  /** `own` and `client`: it acts for this user alone, and in the second case stands for an MCP client that the user has signed in. */
+  readonly kind: 'app' | 'own' | 'client';
 }
+
+/** The columns of a key that its mention needs. */
+export const ASKING_KEY = { name: apiKeys.name, userId: apiKeys.userId, clientId: apiKeys.clientId };
 
 /** @param key the row of the API key, if there is one */
 export const askerOf = (
   keyId: string,
-  key: { readonly name: string; readonly userId: string | null } | null,
+  key: (Readonly<Record<'userId' | 'clientId', string | null>> & { readonly name: string }) | null,
   userId: string,
-): Asker => ({ keyId, keyName: key?.name, isOwnKey: key?.userId === userId });
+): Asker => {
+  const kind = key?.userId !== userId ? 'app' : key.clientId === null ? 'own' : 'client';
+  return { keyId, keyName: key?.name, kind };
+};
 
 /** Equal calls of one minute. */
 export interface CallsShown {
@@ -123,7 +129,7 @@ export class UserCalls {
   async list(userId: string): Promise<CallsShown[]> {
     await this.#rows.flush();
     const found = await this.#db
-      .select({ call: userCalls, key: { name: apiKeys.name, userId: apiKeys.userId } })
+      .select({ call: userCalls, key: ASKING_KEY })
       .from(userCalls)
       .leftJoin(apiKeys, and(eq(apiKeys.id, userCalls.keyId), eq(apiKeys.tenantId, userCalls.tenantId)))
       .where(and(eq(userCalls.userId, userId), gte(userCalls.minute, this.#since())))

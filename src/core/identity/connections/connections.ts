@@ -4,7 +4,7 @@ import { newId, sha256 } from '../../../platform/ids.ts';
 import { apiKeys } from '../../access/schema.ts';
 import { findUser, requireUserId } from '../../access/tenants.ts';
 import type { CredentialValues } from '../../catalogue/credential-schema.ts';
-import { askerOf, type Asker } from '../calls.ts';
+import { ASKING_KEY, askerOf, type Asker } from '../calls.ts';
 import type { IdentityContext } from '../context.ts';
 import { connections } from '../schema.ts';
 import type { EndReason, ReauthReason } from '../webhooks/events.ts';
@@ -115,7 +115,7 @@ export class Connections {
   /** Lists a user's connections for the user's own page. */
   async listShown(tenantId: string, userId: string): Promise<ShownConnection[]> {
     const found = await this.#context.db
-      .select({ row: connections, key: { name: apiKeys.name, userId: apiKeys.userId } })
+      .select({ row: connections, key: ASKING_KEY })
       .from(connections)
       .leftJoin(apiKeys, and(eq(apiKeys.id, connections.askedBy), eq(apiKeys.tenantId, connections.tenantId)))
       .where(and(eq(connections.userId, userId), eq(connections.tenantId, tenantId)))

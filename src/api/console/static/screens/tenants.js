@@ -79,7 +79,7 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
       verb="Save"
       onClose=${onClose}
       onSend=${async (
-        /** @type {Record<string, string>} */ { name, mode, return_urls = '', provider, user_id },
+        /** @type {Record<string, string>} */ { name, mode, return_urls = '', provider, user_id, domain },
       ) => {
         const urls = return_urls.split('\n').map(url => url.trim());
         await ask(`tenants/${encodeURIComponent(tenant.id)}`, {
@@ -88,7 +88,7 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
             name,
             mode,
             return_urls: urls.filter(url => url !== ''),
-            sign_in: provider ? { provider, user_id } : null,
+            sign_in: provider ? { provider, user_id, ...(domain ? { domain } : {}) } : null,
           },
         });
         say(`Saved tenant ${tenant.id}.`);
@@ -116,7 +116,7 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
       <div class="pair">
         <${Field}
           name="provider"
-          label="Users sign in to their page with"
+          label="Users sign in with"
           isOptional
           maxlength="64"
           help="The name of an OpenID provider. Without one, they need a link."
@@ -131,5 +131,13 @@ const TenantDialog = ({ tenant, onClose, onDone }) =>
             </select>`}
         />
       </div>
+      <${Field}
+        name="domain"
+        label="Let in everybody with an address at"
+        isOptional
+        maxlength="253"
+        help="A domain, if their id is the verified address. Otherwise only users who are known can sign in."
+        defaultValue=${tenant.sign_in?.domain}
+      />
     <//>
   <//>`;
