@@ -1,8 +1,10 @@
 /**
- * `npm run conformance [-- PART…]`: the official MCP conformance suite, in six parts (all of them by default).
+ * `npm run conformance [-- PART…]`: the official MCP conformance suite, in eight parts (all of them by default).
  *   direct   against a fixture server of our own, which offers what the suite asks for
  *   through  against the same server through `/mcp/{server_id}`: every check must end as it does directly
  *   face     against Switchboard's own server, `/mcp`
+ *   token    against `/mcp` with an access token of Switchboard's own sign-in: every check must end as it does with a key
+ *   sign-in  against the authorization server of that sign-in
  *   relayed  against `/mcp` again, with each of the suite's tool calls made with `call_remote_tool`
  *   client   with Switchboard as the client, over REST
  *   extensions  the same, with extensions of authorization that no revision requires
@@ -12,6 +14,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { startFixture } from '../test/conformance/fixture.ts';
+import { linksBy, mcpSignIn, type McpSignIn } from '../test/support/mcp-sign-in.ts';
+import { freePort } from '../test/support/postgres-server.ts';
 import { serve, temporaryFolder } from '../test/support/program.ts';
 import {
   CONTENT_SCENARIOS,
@@ -26,13 +30,16 @@ import { callingRemoteTools, startRelay } from './conformance/relay.ts';
 import { compared, judged, table, type Row } from './conformance/report.ts';
 import {
   REVISIONS,
+  runAuthorizationScenarios,
   runClientScenario,
   runServerScenarios,
   type Results,
+  type Revision,
   type Scenario,
+  type SuiteRun,
 } from './conformance/suite.ts';
 
-const PARTS = ['direct', 'through', 'face', 'relayed', 'client', 'extensions'];
+const PARTS = ['direct', 'through', 'face', 'token', 'sign-in', 'relayed', 'client', 'extensions'];
 const KEY = 'the-key-of-the-conformance-run-32-chars';
 /** The suite splits it at spaces, which a relative path is less likely to have. */
 const DRIVER = `${path.relative('', process.execPath)} test/conformance/driver.ts`;
@@ -133,8 +140,12 @@ async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Pro
   );
   await writeFile(catalogue, entries.map(entry => JSON.stringify(entry)).join('\n'));
   const dataDir = path.join(folder, 'data');
+  const port = await freePort();
+  const publicUrl = `http://127.0.0.1:${port}`;
   const switchboard = opened.use(
     await serve({
+      PORT: String(port),
+      PUBLIC_URL: publicUrl,
       SWITCHBOARD_DATA_DIR: dataDir,
       SWITCHBOARD_CATALOGUE: catalogue,
       SWITCHBOARD_API_KEY: KEY,
@@ -143,7 +154,8 @@ async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Pro
     }),
   );
   await switchboard.ready();
-  const { origin } = opened.use(await startRelay(switchboard.url, KEY));
+  const signIn = mcpSignIn({ publicUrl, link: linksBy(publicUrl, KEY) });
+  const { origin } = opened.use(await startRelay(switchboard.url, { 'x-api-key': KEY }));
 
   const rows: Row[] = [];
   const run = { folder, signal };
@@ -156,13 +168,23 @@ async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Pro
         rows.push(compared('through', revision, through, direct));
       }
     }
-    if (parts.has('face')) {
+    if (parts.has('face') || parts.has('token')) {
       const face = await runServerScenarios(`${origin}/mcp`, revision, run);
       rows.push(judged('face', revision, face, EXPECTED_OF_FACE[revision]));
+      if (parts.has('token')) {
+        const { access_token: token } = await signIn.tokens();
+        await using relay = await startRelay(switchboard.url, { authorization: `Bearer ${token}` });
+        const withToken = await runServerScenarios(`${relay.origin}/mcp`, revision, run);
+        rows.push(compared('token', revision, withToken, face));
+      }
+    }
+    if (parts.has('sign-in')) {
+      const results = await signInScenarios(signIn, revision, run);
+      rows.push(judged('sign-in', revision, results, {}));
     }
     if (parts.has('relayed')) {
       const change = callingRemoteTools(RELAYED_SERVERS[revision]);
-      await using relay = await startRelay(switchboard.url, KEY, change);
+      await using relay = await startRelay(switchboard.url, { 'x-api-key': KEY }, change);
       // The suite runs one scenario or all of them. All take half the time of a process for each of these.
       const all = await runServerScenarios(`${relay.origin}/mcp`, revision, run);
       const relayed = only(RELAYED_SCENARIOS[revision], all);
@@ -189,6 +211,20 @@ async function conformance(parts: ReadonlySet<string>, signal: AbortSignal): Pro
     }
   }
   return rows;
+}
+
+/** Runs the scenarios for an authorization server, with a user who signs in by a link and allows what is asked. */
+async function signInScenarios(signIn: McpSignIn, revision: Revision, run: SuiteRun): Promise<Results> {
+  const { publicUrl } = signIn;
+  const port = await freePort();
+  const { json } = await signIn.register({ redirect_uris: [`http://127.0.0.1:${port}/callback`] });
+  const visit = async (url: string) => {
+    const agent = signIn.browser();
+    await fetch(await signIn.answer(agent, await signIn.toConsent(agent, url)));
+  };
+  const clientId = json.client_id as string;
+  const at = { issuer: `${publicUrl}/auth`, clientId, resource: `${publicUrl}/mcp`, port, visit };
+  return runAuthorizationScenarios(at, revision, run);
 }
 
 /** @throws Error for a scenario the suite does not have. */

@@ -22,14 +22,18 @@ interface Sent {
 /** Turns what the suite sent into what Switchboard is to get. */
 type Change = (sent: Sent) => Sent;
 
-/** Stands on loopback in front of Switchboard and adds the API key, which the suite cannot send. */
-export async function startRelay(target: string, key: string, change: Change = sent => sent): Promise<Relay> {
+/** Stands on loopback in front of Switchboard and adds a header that the suite cannot send: an API key, or a token. */
+export async function startRelay(
+  target: string,
+  credentials: Readonly<Record<string, string>>,
+  change: Change = sent => sent,
+): Promise<Relay> {
   const { hostname, port } = new URL(target);
   const relay = async (incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
     const { method, url = '/', headers: sent } = incoming;
     const { path, headers, body } = change({ path: url, headers: sent, body: await buffer(incoming) });
     const onward = request(
-      { hostname, port, method, path, headers: { ...headers, 'x-api-key': key } },
+      { hostname, port, method, path, headers: { ...headers, ...credentials } },
       answer => {
         outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
         outgoing.flushHeaders();

@@ -70,9 +70,40 @@ export async function runClientScenario(
   };
 }
 
+/** The authorization server of a client, and how a user goes to the address that the suite prints. */
+interface AuthorizationRun {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly resource: string;
+  /** Of the suite's callback. */
+  readonly port: number;
+  readonly visit: (url: string) => Promise<void>;
+}
+
+/** All scenarios for an authorization server. */
+export async function runAuthorizationScenarios(
+  { issuer, clientId, resource, port, visit }: AuthorizationRun,
+  revision: Revision,
+  run: SuiteRun,
+): Promise<Results> {
+  const about = ['--url', issuer, '--client-id', clientId, '--resource', resource, '--port', String(port)];
+  let visiting: Promise<void> | undefined;
+  const onOutput = (output: string) => {
+    const url = /^http\S+\/authorize\?\S+(?=\s)/m.exec(output)?.[0];
+    if (url !== undefined) visiting ??= visit(url);
+  };
+  const args = ['authorization', ...about, '--spec-version', revision];
+  const { results, output } = await runSuite(args, run, onOutput);
+  await visiting;
+  if (results.size === 0) throw new Error(`the suite ran no scenario:\n${output.slice(-2_000)}`);
+  return results;
+}
+
+/** @param onOutput called with everything written so far */
 async function runSuite(
   args: readonly string[],
   { folder, signal, env }: SuiteRun,
+  onOutput: (output: string) => void = () => {},
 ): Promise<{ results: Results; output: string }> {
   const outputFolder = await mkdtemp(path.join(folder, 'run-'));
   const child = spawn(process.execPath, [SUITE, ...args, '--output-dir', outputFolder], {
@@ -82,7 +113,7 @@ async function runSuite(
   });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
-    stream.on('data', (chunk: Buffer) => (output += chunk.toString()));
+    stream.on('data', (chunk: Buffer) => onOutput((output += chunk.toString())));
   await once(child, 'close');
   return { results: await readResults(outputFolder, output), output };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it, beforeAll, afterAll } from 'vitest';
-import { MCP_URL, PUBLIC_URL, startWithSignIn, type SignInSetting } from '../support/mcp-sign-in.ts';
+import { MCP_URL, PUBLIC_URL, startWithSignIn } from '../support/mcp-sign-in.ts';
 
-let on: SignInSetting;
+let on: Awaited<ReturnType<typeof startWithSignIn>>;
 beforeAll(async () => {
   on = await startWithSignIn();
 });

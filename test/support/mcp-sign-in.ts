@@ -2,10 +2,11 @@ import { createHash, randomBytes } from 'node:crypto';
 import { startTestSwitchboard, type RunningSwitchboard } from './switchboard.ts';
 import { UserAgent, type Page } from './user-agent.ts';
 
-/** Where clients think that Switchboard is. */
+/** Where clients of the tests think that Switchboard is. */
 export const PUBLIC_URL = 'http://localhost:4000';
 export const MCP_URL = `${PUBLIC_URL}/mcp`;
-const AUTH_URL = `${PUBLIC_URL}/auth`;
+/** Registered without a port, as native apps do. */
+export const REDIRECT_URI = 'http://127.0.0.1/callback';
 
 export interface Answered {
   readonly status: number;
@@ -13,139 +14,166 @@ export interface Answered {
   readonly json: any;
 }
 
-export interface Tokens {
+interface Tokens {
   readonly access_token: string;
   readonly refresh_token: string;
   readonly scope: string;
   readonly expires_in: number;
+  /** The client that got them. */
+  readonly clientId: string;
 }
 
 /** An authorization request of a client, and what it needs to redeem the code. */
-export interface Attempt {
+interface Attempt {
   readonly url: string;
   readonly verifier: string;
   readonly redirectUri: string;
   readonly clientId: string;
 }
 
-/** A Switchboard with its sign-in for MCP clients, and the requests of such clients. */
-export interface SignInSetting extends AsyncDisposable {
-  readonly sb: RunningSwitchboard;
+interface At {
+  readonly publicUrl: string;
   /** Returns where a public address is reached. */
-  readonly reachedAt: (url: string) => string;
-  readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
-  /** A new browser. */
-  browser(): UserAgent;
-  /** A link that opens the pages of a user. */
-  link(user: string): Promise<string>;
-  register(metadata?: Record<string, unknown>): Promise<Answered>;
-  attempt(clientId: string, options?: Record<string, string>): Attempt;
-  /** Goes to the page that asks for consent, signed in by a link. */
-  toConsent(agent: UserAgent, attempt: Attempt, user?: string): Promise<Page>;
-  /** Answers the page that asks for consent; returns the address that leads back to the client. */
-  answer(agent: UserAgent, consent: Page, answer?: 'allow' | 'deny'): Promise<URL>;
-  token(fields: Record<string, string>, headers?: Record<string, string>): Promise<Answered>;
-  redeem(attempt: Attempt, back: URL): Promise<Answered>;
-  /** All of it: registers a client, signs a user in, and returns the tokens. */
-  tokens(user?: string, options?: Record<string, string>): Promise<Tokens & { readonly clientId: string }>;
-  /** Sends a JSON-RPC message to an MCP endpoint. */
-  rpc(path: string, token: string | undefined, method?: string, params?: object): Promise<Answered>;
+  readonly reachedAt?: (url: string) => string;
+  /** Makes a link that opens the pages of a user. */
+  readonly link: (user: string) => Promise<string>;
 }
 
-export const REDIRECT_URI = 'http://127.0.0.1/callback';
+export type McpSignIn = ReturnType<typeof mcpSignIn>;
 
-export async function startWithSignIn(
-  options: Parameters<typeof startTestSwitchboard>[0] = {},
-): Promise<SignInSetting> {
-  const sb = await startTestSwitchboard({ ...options, env: { PUBLIC_URL, ...options.env } });
-  const reachedAt = (url: string) => url.replace(PUBLIC_URL, sb.url);
-  const reach: SignInSetting['fetch'] = (url, init) => fetch(reachedAt(String(url)), init);
-  const ask = async (url: string, init: RequestInit): Promise<Answered> => {
+/** What MCP clients, and users in browsers, ask of Switchboard's sign-in. */
+export function mcpSignIn({ publicUrl, reachedAt = url => url, link }: At) {
+  const mcpUrl = `${publicUrl}/mcp`;
+  const authUrl = `${publicUrl}/auth`;
+  const reach = (url: string | URL, init?: RequestInit) => fetch(reachedAt(String(url)), init);
+
+  async function ask(url: string, init: RequestInit): Promise<Answered> {
     const response = await reach(url, init);
     const text = await response.text();
     const body = /^data: (.*)$/m.exec(text)?.[1] ?? text;
-    const isJson = body.startsWith('{');
-    return { status: response.status, headers: response.headers, json: isJson ? JSON.parse(body) : text };
-  };
+    const { status, headers } = response;
+    return { status, headers, json: body.startsWith('{') ? JSON.parse(body) : text };
+  }
 
-  const setting: SignInSetting = {
-    sb,
-    reachedAt,
+  const register = (metadata: Record<string, unknown> = {}) =>
+    ask(`${authUrl}/register`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        client_name: 'Test client',
+        redirect_uris: [REDIRECT_URI],
+        token_endpoint_auth_method: 'none',
+        ...metadata,
+      }),
+    });
+
+  function attempt(clientId: string, more: Readonly<Record<string, string>> = {}): Attempt {
+    const verifier = randomBytes(32).toString('base64url');
+    const query = new URLSearchParams({
+      response_type: 'code',
+      client_id: clientId,
+      redirect_uri: 'http://127.0.0.1:5000/callback',
+      state: 'the-state',
+      code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+      code_challenge_method: 'S256',
+      resource: mcpUrl,
+      ...more,
+    });
+    const redirectUri = query.get('redirect_uri') ?? '';
+    return { url: `${authUrl}/authorize?${query.toString()}`, verifier, redirectUri, clientId };
+  }
+
+  /** Goes to the page that asks for consent, signed in by a link. */
+  async function toConsent(agent: UserAgent, url: string, user = 'alice'): Promise<Page> {
+    const who = await agent.follow(await agent.get(url));
+    return agent.follow(await agent.submit(who, { fields: { link: await link(user) } }));
+  }
+
+  /** Answers the page that asks for consent. Returns the address that leads back to the client, which is not fetched. */
+  async function answer(agent: UserAgent, consent: Page, said: 'allow' | 'deny' = 'allow'): Promise<URL> {
+    let page = await agent.submit(consent, { fields: { answer: said } });
+    for (let hop = 0; hop < 5; hop++) {
+      const location = page.headers.get('location');
+      if (location === null) throw new Error(`no way back: ${page.status} ${page.html}`);
+      if (!location.startsWith(`${publicUrl}/`)) return new URL(location);
+      page = await agent.get(location);
+    }
+    throw new Error(`too many hops: ${agent.trace.join(', ')}`);
+  }
+
+  const token = (fields: Record<string, string>, headers: Record<string, string> = {}) =>
+    ask(`${authUrl}/token`, { method: 'POST', headers, body: new URLSearchParams(fields) });
+
+  const redeem = ({ clientId, redirectUri, verifier }: Attempt, back: URL, more = {}) =>
+    token({
+      grant_type: 'authorization_code',
+      client_id: clientId,
+      code: back.searchParams.get('code') ?? '',
+      redirect_uri: redirectUri,
+      code_verifier: verifier,
+      ...more,
+    });
+
+  return {
+    publicUrl,
     fetch: reach,
+    ask,
+    link,
+    register,
+    attempt,
+    toConsent,
+    answer,
+    token,
+    redeem,
+    /** A new browser. */
     browser: () => new UserAgent(reachedAt),
-    async link(user) {
-      return (await sb.post('/v1/identity/manage', { user_id: user })).json.url as string;
-    },
-    register: (metadata = {}) =>
-      ask(`${AUTH_URL}/register`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({
-          client_name: 'Test client',
-          redirect_uris: [REDIRECT_URI],
-          token_endpoint_auth_method: 'none',
-          ...metadata,
-        }),
-      }),
-    attempt(clientId, { redirect_uri: redirectUri = 'http://127.0.0.1:5000/callback', ...more } = {}) {
-      const verifier = randomBytes(32).toString('base64url');
-      const query = new URLSearchParams({
-        response_type: 'code',
-        client_id: clientId,
-        redirect_uri: redirectUri,
-        state: 'the-state',
-        code_challenge: createHash('sha256').update(verifier).digest('base64url'),
-        code_challenge_method: 'S256',
-        resource: MCP_URL,
-        ...more,
-      });
-      return { url: `${AUTH_URL}/authorize?${query.toString()}`, verifier, redirectUri, clientId };
-    },
-    async toConsent(agent, attempt, user = 'alice') {
-      const who = await agent.follow(await agent.get(attempt.url));
-      const fields = { link: await setting.link(user) };
-      return agent.follow(await agent.submit(who, { fields }));
-    },
-    async answer(agent, consent, answer = 'allow') {
-      let page = await agent.submit(consent, { fields: { answer } });
-      for (let hop = 0; hop < 5; hop++) {
-        const location = page.headers.get('location');
-        if (location === null) throw new Error(`no way back: ${page.status} ${page.html}`);
-        if (!location.startsWith(PUBLIC_URL)) return new URL(location);
-        page = await agent.get(location);
-      }
-      throw new Error(`too many hops: ${agent.trace.join(', ')}`);
-    },
-    token: (fields, headers = {}) =>
-      ask(`${AUTH_URL}/token`, { method: 'POST', headers, body: new URLSearchParams(fields) }),
-    redeem: ({ clientId, redirectUri, verifier }, back) =>
-      setting.token({
-        grant_type: 'authorization_code',
-        client_id: clientId,
-        code: back.searchParams.get('code') ?? '',
-        redirect_uri: redirectUri,
-        code_verifier: verifier,
-      }),
-    async tokens(user = 'alice', options = {}) {
-      const agent = setting.browser();
-      const clientId = (await setting.register()).json.client_id as string;
-      const attempt = setting.attempt(clientId, options);
-      const back = await setting.answer(agent, await setting.toConsent(agent, attempt, user));
-      const { status, json } = await setting.redeem(attempt, back);
+    refresh: ({ clientId, refresh_token }: Pick<Tokens, 'clientId' | 'refresh_token'>, more = {}) =>
+      token({ grant_type: 'refresh_token', client_id: clientId, refresh_token, ...more }),
+    /** All of it: registers a client, signs a user in, and returns the tokens. */
+    async tokens(user = 'alice', more: Readonly<Record<string, string>> = {}): Promise<Tokens> {
+      const agent = new UserAgent(reachedAt);
+      const clientId = (await register()).json.client_id as string;
+      const begun = attempt(clientId, more);
+      const back = await answer(agent, await toConsent(agent, begun.url, user));
+      const { status, json } = await redeem(begun, back);
       if (status !== 200) throw new Error(`no tokens: ${status} ${JSON.stringify(json)}`);
-      return { ...(json as Tokens), clientId };
+      return { ...json, clientId };
     },
-    rpc: (path, token, method = 'tools/list', params = {}) =>
-      ask(`${PUBLIC_URL}${path}`, {
+    /** Sends a JSON-RPC message to an MCP endpoint. */
+    rpc: (path: string, accessToken: string | undefined, method = 'tools/list', params: object = {}) =>
+      ask(`${publicUrl}${path}`, {
         method: 'POST',
         headers: {
           'content-type': 'application/json',
           accept: 'application/json, text/event-stream',
-          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          ...(accessToken === undefined ? {} : { authorization: `Bearer ${accessToken}` }),
         },
         body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
       }),
+  };
+}
+
+/** Returns a function that makes links for users with an API key. */
+export const linksBy =
+  (url: string, key: string) =>
+  async (user: string): Promise<string> => {
+    const response = await fetch(`${url}/v1/identity/manage`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': key },
+      body: JSON.stringify({ user_id: user }),
+    });
+    return ((await response.json()) as { url: string }).url;
+  };
+
+/** A Switchboard with its sign-in for MCP clients. */
+export async function startWithSignIn(
+  options: Parameters<typeof startTestSwitchboard>[0] = {},
+): Promise<McpSignIn & AsyncDisposable & { readonly sb: RunningSwitchboard }> {
+  const sb = await startTestSwitchboard({ ...options, env: { PUBLIC_URL, ...options.env } });
+  const reachedAt = (url: string) => url.replace(PUBLIC_URL, sb.url);
+  return {
+    ...mcpSignIn({ publicUrl: PUBLIC_URL, reachedAt, link: linksBy(sb.url, sb.key) }),
+    sb,
     [Symbol.asyncDispose]: () => sb[Symbol.asyncDispose](),
   };
-  return setting;
 }
