@@ -64,7 +64,6 @@ type SigningKey = Awaited<ReturnType<Grants['signingKey']>>;
 
 function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: SigningKey): Configuration {
   const cookie = {
-    path: new URL(grants.issuer).pathname,
     sameSite: 'lax',
     httpOnly: true,
     signed: true,
@@ -75,7 +74,8 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
     cookies: {
       keys: [...grants.cookieKeys()],
       names: { session: 'sb_as_session', interaction: 'sb_as_interaction', resume: 'sb_as_resume' },
-      long: cookie,
+      long: { ...cookie, path: new URL(grants.issuer).pathname },
+      // Each has the path of its own sign-in, of which a browser can have several at a time.
       short: cookie,
     },
     routes: ROUTES,
@@ -108,8 +108,11 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       rpInitiatedLogout: { enabled: false },
       dPoP: { enabled: false },
       pushedAuthorizationRequests: { enabled: false },
-      registration: { enabled: true },
-      revocation: { enabled: true },
+      registration: { enabled: true, issueRegistrationAccessToken: false },
+      revocation: {
+        enabled: true,
+        allowedPolicy: (_context, client, token) => token.clientId === client.clientId,
+      },
       clientIdMetadataDocument: {
         enabled: true,
         ack: 'draft-02',
