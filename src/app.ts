@@ -197,8 +197,8 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   await apiKeys.prepare();
   const { identity: settings, dataDir } = config;
   const parts = { db, log, metrics, audit, apiKeys, clock, config: settings, dataDir, guard, publicUrl };
-  const hasSignIn = config.mcp.signIn !== undefined;
-  const identity = await createIdentity({ ...parts, hasSignIn }).catch(explainKeys(config));
+  const { signIn } = config.mcp;
+  const identity = await createIdentity({ ...parts, signIn }).catch(explainKeys(config));
   opened.defer(() => identity.close());
   return {
     apiKeys,

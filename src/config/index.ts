@@ -34,6 +34,7 @@ export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
 export type { Kek, ProviderSettings } from './identity.ts';
 export type { OAuthConfig, RegisteredClient } from './oauth.ts';
+export type { ExternalIssuer, SignInConfig } from './sign-in.ts';
 
 /** All settings, validated. */
 export interface Config {
@@ -142,7 +143,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     },
     mcp: {
       readTool: settings.SWITCHBOARD_READ_TOOL,
-      signIn: readSignIn(settings, http.publicUrl),
+      signIn: readSignIn(settings, { publicUrl: http.publicUrl, allowHttp: allowPrivateNetwork }),
     },
     identity: readIdentity(settings, {
       production: whyProduction(settings),

@@ -1,4 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import type { ExternalIssuer } from '../../config/index.ts';
+import type { Grants } from '../../core/identity/grants/grants.ts';
 import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
 
 /** Where the metadata of a protected resource is (RFC 9728 §3.1), followed by the path of the resource. */
@@ -30,8 +32,15 @@ export const findResource = (publicUrl: string, address: string): Resource | und
 export const scopesOf = ({ serverId }: Pick<Resource, 'serverId'>): readonly string[] =>
   [...MCP_SCOPES.keys()].filter(name => serverId === undefined || name === 'mcp:call');
 
+/** Returns what the authorization server calls scopes of ours. */
+export const namesAt = (
+  external: ExternalIssuer | undefined,
+  scopes: readonly string[],
+): readonly string[] =>
+  external ? scopes.map(name => (external.scopes as Record<string, string>)[name] ?? name) : scopes;
+
 interface Refused {
-  readonly publicUrl: string;
+  readonly grants: Pick<Grants, 'publicUrl' | 'external'>;
   readonly request: IncomingMessage;
   readonly path: string;
   readonly status: number;
@@ -41,7 +50,8 @@ interface Refused {
  * Returns the challenge that leads a client to the sign-in (RFC 9728 §5.1). Undefined for a client that has sent a key: it would
  * drop the key and try to sign in.
  */
-export function challengeFor({ publicUrl, request, path, status }: Refused): string | undefined {
+export function challengeFor({ grants, request, path, status }: Refused): string | undefined {
+  const { publicUrl, external } = grants;
   const resource = resourceAt(publicUrl, path);
   const { authorization, 'x-api-key': key } = request.headers;
   const isKey = key !== undefined || (authorization !== undefined && !/^Bearer +ey/i.test(authorization));
@@ -51,7 +61,7 @@ export function challengeFor({ publicUrl, request, path, status }: Refused): str
   const parameters = [
     ...(error === undefined ? [] : [`error="${error}"`]),
     `resource_metadata="${metadataUrlOf(publicUrl, resource.path)}"`,
-    `scope="${scopesOf(resource).join(' ')}"`,
+    `scope="${namesAt(external, scopesOf(resource)).join(' ')}"`,
   ];
   return `Bearer ${parameters.join(', ')}`;
 }
@@ -63,10 +73,13 @@ function metadataUrlOf(publicUrl: string, path: string): string {
 }
 
 /** Returns the metadata of a protected resource (RFC 9728 §2). */
-export const metadataOf = (resource: Resource, issuer: string) => ({
+export const metadataOf = (
+  resource: Resource,
+  { issuer, external }: Pick<Grants, 'issuer' | 'external'>,
+) => ({
   resource: resource.url,
   authorization_servers: [issuer],
-  scopes_supported: scopesOf(resource),
+  scopes_supported: namesAt(external, scopesOf(resource)),
   bearer_methods_supported: ['header'],
   resource_name: 'Switchboard',
 });

@@ -37,8 +37,10 @@ export function authorizationRouter({ core, grants, cookies, publicUrl }: Option
     const resource = resourceAt(publicUrl, path);
     if (!resource) throw new SwitchboardError('route_not_found', 'There is no MCP endpoint at this path.');
     response.set('Cache-Control', `public, max-age=${METADATA_MAX_AGE_SEC}`);
-    response.json(metadataOf(resource, grants.issuer));
+    response.json(metadataOf(resource, grants));
   });
+
+  if (grants.external) return router;
 
   for (const path of WELL_KNOWN)
     router.use(path, allowEveryOrigin, (request, response, next) => {

@@ -148,7 +148,7 @@ function challengeOf(
   { identity: { grants } }: Core,
   refused: { request: IncomingMessage; path: string; status: number },
 ): string | undefined {
-  return grants && challengeFor({ publicUrl: grants.publicUrl, ...refused });
+  return grants && challengeFor({ grants, ...refused });
 }
 
 /**

@@ -65,6 +65,12 @@ export interface NewClientKey {
   readonly expiresAt: Date;
 }
 
+/** The sign-ins of a user with an MCP client at another authorization server, which is their `resource`. */
+export interface ExternalClientKey extends Pick<NewClientKey, 'tenantId' | 'name' | 'clientId' | 'resource'> {
+  /** The caller's own id for the user. */
+  readonly userId: string;
+}
+
 /** A signed-in client for its user. */
 export interface SignedInClient {
   /** The id of the key that stands for it. */
@@ -106,7 +112,7 @@ export const quotaMeta = ({ calls, searches }: QuotaChange = {}) => ({
 
 const DEFAULT_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity'];
 /** All scopes that a user's key can have: the others act for any user or for none. */
-const USER_SCOPES: readonly Scope[] = ['search', 'proxy'];
+export const USER_SCOPES: readonly Scope[] = ['search', 'proxy'];
 
 /**
  * Returns the scopes of a new key.

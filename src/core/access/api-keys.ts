@@ -18,7 +18,9 @@ import {
   quotaColumns,
   quotaMeta,
   scopesFor,
+  USER_SCOPES,
   type ApiKeyInfo,
+  type ExternalClientKey,
   type KeyRow,
   type NewApiKey,
   type NewClientKey,
@@ -243,6 +245,45 @@ export class ApiKeys {
     });
     if (id !== undefined) this.#rows.changed(id);
     return id;
+  }
+
+  /**
+   * Returns the id of the key that stands for a user's sign-ins with a client at another authorization server; creates it, and the
+   * user, if there is none. Undefined if the last one was revoked after the sign-in.
+   * @param signedInAt when the token was issued
+   */
+  async ensureClientKey(
+    { tenantId, userId, ...client }: ExternalClientKey,
+    signedInAt: Date,
+  ): Promise<string | undefined> {
+    return this.#db.transaction(async tx => {
+      await ensureTenant(tx, tenantId);
+      const user = await ensureUser(tx, tenantId, userId);
+      const [last] = await tx
+        .select()
+        .from(apiKeys)
+        .where(
+          and(
+            eq(apiKeys.userId, user.id),
+            eq(apiKeys.clientId, client.clientId),
+            eq(apiKeys.resource, client.resource),
+          ),
+        )
+        .orderBy(desc(apiKeys.createdAt))
+        .limit(1);
+      if (last?.revokedAt === null) return last.id;
+      if (last && last.revokedAt.getTime() >= signedInAt.getTime()) return undefined;
+      const scopes = USER_SCOPES;
+      const values = { ...client, scopes: [...scopes], userId: user.id, userEpoch: user.tokenEpoch };
+      const { id } = await this.#insert(tx, { ...values, tenantId });
+      const meta = { key: id, scopes: scopes.join(','), client: client.clientId };
+      await this.#audit.record(
+        {},
+        { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta },
+        tx,
+      );
+      return id;
+    });
   }
 
   /** Lets a client's sign-in last at least until a time, unless it has ended. */

@@ -77,8 +77,8 @@ interface IdentityOptions {
   readonly metrics?: Metrics;
   readonly audit: Audit;
   readonly apiKeys: ApiKeys;
-  /** true: MCP clients can sign in. */
-  readonly hasSignIn: boolean;
+  /** Undefined: MCP clients cannot sign in. */
+  readonly signIn: Config['mcp']['signIn'];
   readonly clock: Clock;
   readonly config: Config['identity'];
   readonly dataDir: string;
@@ -155,13 +155,15 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
     manage,
     pageSignIns: new PageSignIns({ context, sealing, admit }),
     calls,
-    grants: options.hasSignIn
+    grants: options.signIn
       ? new Grants({
           context,
           apiKeys,
           keys: signingKeys,
           sealing,
           fetch: small.fetch,
+          guard,
+          external: options.signIn.external,
           refreshRaceMs: config.refreshRaceMs,
         })
       : undefined,

@@ -1,7 +1,7 @@
 import { getTableName, inArray, lt, or, sql, type SQL } from 'drizzle-orm';
 import type { PgColumn, PgTable } from 'drizzle-orm/pg-core';
 import { isDatabaseUnavailable, whyFailed, type Database } from '../../platform/database/database.ts';
-import { auditLog, consoleSessions, users } from '../access/schema.ts';
+import { apiKeys, auditLog, consoleSessions, users } from '../access/schema.ts';
 import { Repeat } from '../../platform/time.ts';
 import type { IdentityContext } from './context.ts';
 import {
@@ -67,6 +67,13 @@ const RULES: readonly {
       and (${oauthClients.leaseUntil} is null or ${oauthClients.leaseUntil} < now())
       and not exists (select from connections c where c.client_row = ${oauthClients.id})
       and not exists (select from revocation_outbox)`,
+  },
+  {
+    // The sign-ins of MCP clients. Usage and calls name their keys for some time.
+    table: apiKeys,
+    key: apiKeys.id,
+    when: sql`${apiKeys.clientId} is not null
+      and least(${apiKeys.revokedAt}, ${apiKeys.expiresAt}) < now() - interval '90 days'`,
   },
   { table: auditLog, key: auditLog.id, when: sql`${auditLog.at} < now() - interval '90 days'` },
   {

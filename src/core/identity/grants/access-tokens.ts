@@ -110,15 +110,15 @@ export class AccessTokens {
 }
 
 /** A refreshed token may have fewer scopes than its sign-in. */
-function limited(principal: Principal, scopes: ReadonlySet<Scope>): Principal {
+export function limited(principal: Principal, scopes: ReadonlySet<Scope>): Principal {
   const kept = [...principal.scopes].filter(scope => scopes.has(scope));
   return kept.length === principal.scopes.size ? principal : { ...principal, scopes: new Set(kept) };
 }
 
-const asInvalid = (error: unknown): unknown =>
+export const asInvalid = (error: unknown): unknown =>
   error instanceof SwitchboardError && error.code === 'unauthorized' ? invalidAccessToken(error) : error;
 
-const invalidAccessToken = (cause?: unknown): SwitchboardError =>
+export const invalidAccessToken = (cause?: unknown): SwitchboardError =>
   new SwitchboardError(
     'unauthorized',
     'The access token is invalid, has expired, was revoked, or is for another address. Sign in again.',

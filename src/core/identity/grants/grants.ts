@@ -1,4 +1,6 @@
+import type { ExternalIssuer } from '../../../config/index.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import type { Guard } from '../../../platform/outbound/guard.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import type { Sealing } from '../../../platform/sealing.ts';
 import type { ApiKeys } from '../../access/api-keys.ts';
@@ -8,6 +10,7 @@ import type { IdentityContext } from '../context.ts';
 import type { PageHolder } from '../manage.ts';
 import type { SigningKeys } from '../tokens/identity-token.ts';
 import { AccessTokens } from './access-tokens.ts';
+import { ExternalTokens } from './external-tokens.ts';
 import { AuthorizationRecords } from './records.ts';
 import { keyScopesOf } from './scopes.ts';
 
@@ -34,6 +37,9 @@ interface Parts {
   readonly sealing: Pick<Sealing, 'secretsFor'>;
   /** Fetches what clients say of themselves, behind the outbound guard. */
   readonly fetch: GuardedFetch;
+  readonly guard: Pick<Guard, 'check'>;
+  /** An authorization server of the operator's; undefined: Switchboard's own. */
+  readonly external: ExternalIssuer | undefined;
   /** How long a second use of a refresh token counts as a race instead of theft. */
   readonly refreshRaceMs: number;
 }
@@ -45,13 +51,15 @@ interface Parts {
 export class Grants {
   readonly records: AuthorizationRecords;
   readonly #parts: Parts;
-  readonly #tokens: AccessTokens;
+  readonly #tokens: AccessTokens | ExternalTokens;
 
   constructor(parts: Parts) {
     const { context, apiKeys, keys } = parts;
     this.#parts = parts;
     this.records = new AuthorizationRecords(context.db, context.vault);
-    this.#tokens = new AccessTokens({ keys, apiKeys, clock: context.clock, issuer: () => this.issuer });
+    this.#tokens = parts.external
+      ? new ExternalTokens({ ...parts, settings: parts.external })
+      : new AccessTokens({ keys, apiKeys, clock: context.clock, issuer: () => this.issuer });
   }
 
   /** The address below which clients connect, without a trailing slash. */
@@ -59,9 +67,14 @@ export class Grants {
     return this.#parts.context.publicUrl();
   }
 
-  /** The issuer identifier of the authorization server. */
+  /** The issuer identifier of the authorization server that clients are led to. */
   get issuer(): string {
-    return `${this.publicUrl}/auth`;
+    return this.external?.issuer ?? `${this.publicUrl}/auth`;
+  }
+
+  /** An authorization server of the operator's; undefined: Switchboard's own. */
+  get external(): ExternalIssuer | undefined {
+    return this.#parts.external;
   }
 
   /** Returns the holder of an access token for an address. @throws SwitchboardError `unauthorized` */

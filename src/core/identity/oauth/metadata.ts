@@ -45,6 +45,7 @@ const issuerSchema = z.object({
   token_endpoint: url,
   registration_endpoint: url.optional(),
   revocation_endpoint: url.optional(),
+  jwks_uri: url.optional(),
   scopes_supported: names
     .transform(list => list.filter(name => name === 'offline_access').slice(0, 1))
     .optional(),
@@ -65,6 +66,7 @@ const ENDPOINTS = [
   'token_endpoint',
   'registration_endpoint',
   'revocation_endpoint',
+  'jwks_uri',
 ] as const;
 
 const MAX_REDIRECTS = 2;

@@ -1,0 +1,193 @@
+import { createRemoteJWKSet, customFetch, errors, jwtVerify, type JWTPayload } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { ExternalIssuer } from '../../../config/index.ts';
+import { SwitchboardError } from '../../../errors.ts';
+import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
+import type { Guard } from '../../../platform/outbound/guard.ts';
+import { SingleFlight } from '../../../platform/queues.ts';
+import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
+import type { ApiKeys } from '../../access/api-keys.ts';
+import type { Principal } from '../../access/caller.ts';
+import { requireUserId } from '../../access/tenants.ts';
+import type { IdentityContext } from '../context.ts';
+import { MetadataError, MetadataReader } from '../oauth/metadata.ts';
+import { CLOCK_TOLERANCE_SEC } from '../tokens/identity-token.ts';
+import { asInvalid, invalidAccessToken, limited } from './access-tokens.ts';
+import { keyScopesOf } from './scopes.ts';
+
+/** Tokens of Entra with many groups have several thousand characters. */
+const MAX_TOKEN_CHARS = 16 * 1024;
+const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA'];
+/** The address of its keys is read again after this time. */
+const METADATA_MS = 60 * 60_000;
+
+interface Verified {
+  readonly keyId: string;
+  readonly audiences: readonly string[];
+  readonly scopes: ReturnType<typeof keyScopesOf>;
+  readonly exp: number;
+}
+
+interface Parts {
+  readonly context: IdentityContext;
+  readonly apiKeys: Pick<ApiKeys, 'authenticateClient' | 'ensureClientKey'>;
+  readonly fetch: GuardedFetch;
+  readonly guard: Pick<Guard, 'check'>;
+  readonly settings: ExternalIssuer;
+}
+
+/**
+ * Access tokens of an authorization server of the operator's, such as Keycloak or Entra. A key stands for each pair of user and
+ * client, as for the sign-ins of Switchboard itself; it is created with the first token.
+ */
+export class ExternalTokens {
+  readonly #parts: Parts;
+  readonly #verified = new LRUCache<string, Verified>({ max: 5_000 });
+  readonly #reader: MetadataReader;
+  readonly #reading = new SingleFlight<ReturnType<typeof createRemoteJWKSet>>();
+  readonly #warnings: ThrottledLog;
+  #keys: { readonly atMs: number; readonly set: ReturnType<typeof createRemoteJWKSet> } | undefined;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#reader = new MetadataReader(parts);
+    this.#warnings = new ThrottledLog(parts.context.log, parts.context.clock);
+  }
+
+  /** As `AccessTokens.authenticate`. @throws SwitchboardError also `unavailable`, if the keys of the issuer cannot be read */
+  authenticate(token: string, resource: string): Principal | Promise<Principal> {
+    const known = this.#verified.get(token);
+    return known
+      ? this.#holderOf(known, resource)
+      : this.#check(token, resource).then(verified => this.#holderOf(verified, resource));
+  }
+
+  async #holderOf({ keyId, audiences, scopes, exp }: Verified, resource: string): Promise<Principal> {
+    const { clock } = this.#parts.context;
+    if (exp + CLOCK_TOLERANCE_SEC <= clock.now() / 1000) throw invalidAccessToken();
+    this.#requireAudience(audiences, resource);
+    try {
+      return limited(await this.#parts.apiKeys.authenticateClient(keyId), new Set(scopes));
+    } catch (error) {
+      throw asInvalid(error);
+    }
+  }
+
+  /** @throws SwitchboardError `unauthorized`, which says which setting to look at: the operator has to make both ends meet */
+  #requireAudience(audiences: readonly string[], resource: string): void {
+    const { settings } = this.#parts;
+    const wanted = settings.audiences ?? [resource];
+    if (audiences.some(one => wanted.includes(one))) return;
+    const text = `The access token is for ${audiences.join(', ') || 'no audience'}, not for ${wanted.join(' or ')}. Configure ${settings.issuer} to issue tokens for it, or set "audience" in SWITCHBOARD_MCP_SIGN_IN.`;
+    this.#warnings.warn({ issuer: settings.issuer, audiences, wanted }, text);
+    throw new SwitchboardError('unauthorized', text);
+  }
+
+  async #check(token: string, resource: string): Promise<Verified> {
+    const { context, settings } = this.#parts;
+    if (token.length > MAX_TOKEN_CHARS) throw invalidAccessToken();
+    const keys = await this.#keySet();
+    const payload = await this.#payloadOf(token, keys);
+    const audiences = [payload.aud ?? []].flat();
+    this.#requireAudience(audiences, resource);
+    const user = this.#userOf(payload);
+    const names = claimedScopes(payload);
+    const scopes = keyScopesOf(
+      Object.entries(settings.scopes).flatMap(([ours, theirs]) => (isAmong(theirs, names) ? ours : [])),
+    );
+    const { iat = context.clock.now() / 1000, exp = 0 } = payload;
+    const clientId = textIn(payload, 'azp', 'client_id', 'appid') ?? 'unknown';
+    const keyId = await this.#parts.apiKeys.ensureClientKey(
+      { tenantId: settings.tenant, userId: user, clientId, name: clientId, resource: settings.issuer },
+      new Date(iat * 1000),
+    );
+    // A user who was revoked must sign in again.
+    if (keyId === undefined) throw invalidAccessToken();
+    const verified = { keyId, audiences, scopes, exp };
+    this.#verified.set(token, verified);
+    return verified;
+  }
+
+  async #payloadOf(token: string, keys: ReturnType<typeof createRemoteJWKSet>): Promise<JWTPayload> {
+    const { context, settings } = this.#parts;
+    try {
+      const { payload } = await jwtVerify(token, keys, {
+        algorithms: ALGORITHMS,
+        issuer: settings.issuer,
+        currentDate: new Date(context.clock.now()),
+        clockTolerance: CLOCK_TOLERANCE_SEC,
+        requiredClaims: ['exp', 'sub'],
+      });
+      // Keycloak tells the kinds of its tokens by this claim.
+      if (payload['typ'] === 'ID' || payload['typ'] === 'Refresh') throw invalidAccessToken();
+      return payload;
+    } catch (cause) {
+      if (cause instanceof errors.JWKSTimeout) throw this.#unavailable(cause);
+      if (cause instanceof errors.JOSEError && !isFetchFailure(cause)) throw invalidAccessToken(cause);
+      if (cause instanceof SwitchboardError) throw cause;
+      throw this.#unavailable(cause);
+    }
+  }
+
+  #userOf(payload: JWTPayload): string {
+    const { userClaim } = this.#parts.settings;
+    const value = payload[userClaim];
+    const isVerified = userClaim !== 'email' || payload['email_verified'] === true;
+    if (typeof value === 'string' && isVerified) {
+      try {
+        return requireUserId(value);
+      } catch {
+        // Said below.
+      }
+    }
+    const text = `The access token has no usable claim ${userClaim}${userClaim === 'email' ? ' with email_verified' : ''}, which "user_claim" in SWITCHBOARD_MCP_SIGN_IN names.`;
+    this.#warnings.warn({ issuer: this.#parts.settings.issuer }, text);
+    throw new SwitchboardError('unauthorized', text);
+  }
+
+  async #keySet(): Promise<ReturnType<typeof createRemoteJWKSet>> {
+    const { context } = this.#parts;
+    if (this.#keys && context.clock.now() - this.#keys.atMs < METADATA_MS) return this.#keys.set;
+    return this.#reading.run('keys', async () => {
+      try {
+        const { jwks_uri: address } = await this.#reader.issuer(this.#parts.settings.issuer);
+        if (address === undefined) throw new MetadataError('invalid', 'it names no jwks_uri');
+        const set = createRemoteJWKSet(new URL(address), {
+          [customFetch]: (url, { headers, method, signal }) =>
+            this.#parts.fetch(url, { method, headers: Object.fromEntries(headers), signal }),
+        });
+        this.#keys = { atMs: context.clock.now(), set };
+        return set;
+      } catch (cause) {
+        if (this.#keys) return this.#keys.set;
+        throw this.#unavailable(cause);
+      }
+    });
+  }
+
+  #unavailable(cause: unknown): SwitchboardError {
+    const { issuer } = this.#parts.settings;
+    this.#warnings.warn({ err: cause, issuer }, 'cannot read the keys of the authorization server');
+    const text = `The keys of the authorization server ${issuer} cannot be read. Try again soon.`;
+    return new SwitchboardError('unavailable', text, { retryAfterSec: 5, cause });
+  }
+}
+
+/** A response of the key set's server that is no key set. */
+const isFetchFailure = (error: errors.JOSEError): boolean => error.code === 'ERR_JOSE_GENERIC';
+
+/** Names are in `scope` (RFC 9068), `scp` (Entra, Okta), `roles` (Entra, for apps) or `permissions` (Auth0). */
+function claimedScopes(payload: JWTPayload): readonly string[] {
+  return ['scope', 'scp', 'roles', 'permissions'].flatMap(claim => {
+    const value = payload[claim];
+    if (typeof value === 'string') return value.split(' ');
+    return Array.isArray(value) ? value.filter(one => typeof one === 'string') : [];
+  });
+}
+
+/** Entra is asked for `api://…/mcp.call`, and says `mcp.call`. */
+const isAmong = (name: string, names: readonly string[]): boolean =>
+  names.includes(name) || names.includes(name.slice(name.lastIndexOf('/') + 1));
+
+const textIn = (payload: JWTPayload, ...claims: readonly string[]): string | undefined =>
+  claims.map(claim => payload[claim]).find(value => typeof value === 'string');
