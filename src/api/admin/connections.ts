@@ -60,9 +60,9 @@ const linkUser = endpoint({
     user_id: z.string().max(1024).describe("The caller's own id for the user."),
   }),
   responseSchema: z.object({ url: z.string(), expires_at: z.iso.datetime() }),
-  async handle({ apiKeys, identity }, caller, { body: { tenant: tenantId, user_id } }) {
-    await apiKeys.tenants.get(tenantId);
-    return identity.manage.createLink({ ...caller, tenantId }, user_id);
+  async handle({ apiKeys, identity }, caller, { body }) {
+    await apiKeys.tenants.get(body.tenant);
+    return identity.manage.createLink({ ...caller, tenantId: body.tenant }, body.user_id);
   },
 });
 

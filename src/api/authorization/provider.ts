@@ -5,7 +5,6 @@ import {
   type Configuration,
   type KoaContextWithOIDC,
 } from 'oidc-provider';
-import type { ServerResponse } from 'node:http';
 import type { Core } from '../../core/core.ts';
 import { ACCESS_TOKEN_SEC } from '../../core/identity/grants/access-tokens.ts';
 import { UNUSED_SEC, type Grants } from '../../core/identity/grants/grants.ts';
@@ -88,7 +87,7 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
     enabledJWA: { idTokenSigningAlgValues: ['ES256'] },
     extraClientMetadata: {
       properties: [RULED_MEMBER],
-      validator: (_context, _key, _value, metadata) => applyClientRules(metadata as Record<string, unknown>),
+      validator: (_context, _key, _value, metadata) => applyClientRules(metadata),
     },
     pkce: { required: () => true },
     rotateRefreshToken: true,
@@ -162,12 +161,16 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
     fetch: (url, options) => {
       const { method = 'GET', headers, signal } = options ?? {};
       const plain = Object.fromEntries(new Headers(headers as Record<string, string>));
-      return grants.fetch(String(url), { method, headers: plain, signal: signal ?? undefined });
+      return grants.fetch(url instanceof Request ? url.url : url.toString(), {
+        method,
+        headers: plain,
+        signal: signal ?? undefined,
+      });
     },
     renderError(context, { error, error_description: description }) {
       // Koa must not write a response of its own.
       context.respond = false;
-      sendPage(context.res as ServerResponse, {
+      sendPage(context.res, {
         status: context.status,
         title: 'This app cannot be connected',
         body: html`<p role="alert">
