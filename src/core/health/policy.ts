@@ -35,11 +35,15 @@ const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
 /** HTTP 402 asks for something missing, like 401 and 403. */
 const PAYMENT_REQUIRED = 402;
 
+/** Statuses that say that nothing is there, also with a JSON-RPC error as the body, which some gateways send. */
+const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 410]);
+
 /** Returns the health check result of an inspection. */
 export function outcomeOf({ auth }: Pick<ServerHead, 'auth'>, { error, hasEntered }: Inspection): Outcome {
   if (!error) return 'ok';
-  if (error instanceof HandshakeRefused) return auth.kind === 'none' ? 'not_mcp' : 'needs_sign_in';
-  if (error instanceof HttpFailure && error.httpStatus >= 500) return 'unreachable';
+  const isRefused = error instanceof HandshakeRefused;
+  if ((isRefused || error instanceof HttpFailure) && error.httpStatus >= 500) return 'unreachable';
+  if (isRefused) return auth.kind === 'none' || NOT_THERE.has(error.httpStatus) ? 'not_mcp' : 'needs_sign_in';
   if (error instanceof HttpFailure && error.httpStatus === PAYMENT_REQUIRED) return 'needs_sign_in';
   const outcome = OUTCOMES[error.code] ?? 'no_verdict';
   // Only an MCP server completes the handshake, whatever its later responses.
