@@ -307,7 +307,8 @@ async function putEntry(core: Core, caller: Caller, entry: Entry) {
   await catalogue.put([entry], {
     origin: 'operator',
     keepsTools: entry.tools === undefined,
-    inSameTransaction: tx => audit.record(caller, { event: 'server_changed', outcome: 'ok', meta }, tx),
+    inSameTransaction: tx =>
+      audit.record(caller, { event: before ? 'server_changed' : 'server_added', outcome: 'ok', meta }, tx),
     signal: toAbortSignal(caller.signal),
   });
   const shownServer = await shownTo(caller, core, await catalogue.readActive(entry.id));
