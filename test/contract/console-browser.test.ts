@@ -446,7 +446,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await form.getByLabel('Entry').fill('{\n  "id": }');
     await form.getByRole('button', { name: 'Add' }).click();
     await form.getByText('The entry must be JSON').waitFor();
-    await form.getByText('Look near "id": }').waitFor();
+    await form.getByText('Look near { "id": }').waitFor();
   });
 
   it('keeps ids of keys in one line', async () => {
