@@ -217,6 +217,21 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectHarmless(operator);
   });
 
+  it('shows what an added server requires as soon as it has refused to list its tools', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    await operator.open('#/catalogue');
+    await button(page, 'Add a server').click();
+    const form = dialog(page);
+    await form.getByLabel('Address').fill(keyed.url);
+    await form.getByLabel('Name').fill('Finds out');
+    await form.getByLabel('What it can do').fill('Echoes.');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Finds out' }).waitFor();
+    await said(page, 'Finds out did not list its tools');
+    await page.locator('.facts').getByText('Connect first').waitFor();
+  });
+
   it('connects a server by a sign-in in another tab, also after a lost connection', async () => {
     await using operator = await signedIn();
     const { page, context } = operator;

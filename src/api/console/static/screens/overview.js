@@ -88,7 +88,7 @@ function Figures({ status, degraded, servers, traffic, days, now }) {
     <${Figure}
       term="Calls a minute"
       value=${short(Math.round(now ? now.rate : meanRate(traffic)))}
-      more=${now ? failedNow(now.failed) : 'On average since the start'}
+      more=${now ? failedNow(now.failed) : 'Since the start'}
     />
     <${Figure}
       term="Calls, p95"
