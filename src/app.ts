@@ -200,12 +200,9 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   const parts = { db, log, metrics, audit, clock, config: settings, dataDir, guard, publicUrl };
   const identity = await createIdentity(parts).catch(explainKeys(config));
   opened.defer(() => identity.close());
-  return {
-    apiKeys,
-    identity,
-    consoleSessions: new ConsoleSessions({ db, audit, environmentKey, publicUrl }),
-    refusals: new Refusals({ audit, metrics, clock, log }),
-  };
+  const consoleSessions = new ConsoleSessions({ db, audit, environmentKey, publicUrl });
+  const refusals = new Refusals({ audit, metrics, clock, log });
+  return { apiKeys, identity, consoleSessions, refusals };
 }
 
 async function openSearch(

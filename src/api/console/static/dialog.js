@@ -115,7 +115,9 @@ export function jsonOf(what, text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new Error(`${what} must be JSON, such as ["a"] or {"b": 1}.${placeIn(String(error))}`);
+    throw new Error(`${what} must be JSON, such as ["a"] or {"b": 1}.${placeIn(String(error))}`, {
+      cause: error,
+    });
   }
 }
 
