@@ -3,8 +3,7 @@ import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Caller } from './caller.ts';
-import { auditLog, users } from './schema.ts';
-import { TENANT_HOLDER } from './tenants.ts';
+import { auditLog, TENANT_HOLDER, users } from './schema.ts';
 
 /** All recorded events. Successful refreshes are not recorded: they are frequent, and the family's rows show them. */
 type AuditEvent =
