@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, featuresOf, type Config } from './config/index.ts';
 import { ApiKeys } from './core/access/api-keys.ts';
 import { ConsoleSessions } from './core/access/console-sessions.ts';
+import { Refusals } from './core/access/refusals.ts';
 import { RateLimits } from './core/access/rate-limits.ts';
 import { followChanges } from './core/catalogue/change-feed.ts';
 import { CatalogueUnusable, openCatalogue } from './core/catalogue/shipped.ts';
@@ -200,11 +201,9 @@ async function openIdentity({ config, opened, shared, guard, publicUrl, ...store
   const { signIn } = config.mcp;
   const identity = await createIdentity({ ...parts, signIn }).catch(explainKeys(config));
   opened.defer(() => identity.close());
-  return {
-    apiKeys,
-    identity,
-    consoleSessions: new ConsoleSessions({ db, audit, environmentKey, publicUrl }),
-  };
+  const consoleSessions = new ConsoleSessions({ db, audit, environmentKey, publicUrl });
+  const refusals = new Refusals({ audit, metrics, clock, log });
+  return { apiKeys, identity, consoleSessions, refusals };
 }
 
 async function openSearch(

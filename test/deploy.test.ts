@@ -191,6 +191,7 @@ function showAll(metrics: Metrics): void {
   metrics.http.answered('/v1/search', 'POST', 500, 1);
   metrics.calls.ended('call', 'ok', 1);
   metrics.events.rateLimited('search');
+  metrics.events.refused('unauthorized');
   metrics.events.audited('key_created', 'ok');
   metrics.events.tokensAsked('session', 'ok');
   metrics.events.providerRefreshed('ok');

@@ -190,6 +190,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'console.connections': { promise: 'connections of all tenants are listed and ended' },
   'console.lists': { promise: 'keys and tenants are found by text and given in pages' },
   'console.audit': { promise: 'the audit log can be followed' },
+  'console.refusals': { promise: 'operators see which requests are refused, and no request fills the log' },
   'console.setup': { promise: 'what is set up for sign-ins is shown, and what is missing, without secrets' },
   'console.overview': { promise: 'the overview says what happens and what needs attention' },
   'console.scale': { promise: 'lists of thousands are given in pages of bounded size' },

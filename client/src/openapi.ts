@@ -601,6 +601,26 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  '/v1/admin/users/holdings': {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Show what a user has
+     * @description Counts what a revocation of the user would end. An unknown user has nothing.
+     */
+    get: operations['showHoldingsOfUser'];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   '/v1/admin/users/revoke': {
     parameters: {
       query?: never;
@@ -612,7 +632,7 @@ export interface paths {
     put?: never;
     /**
      * Revoke all of a user
-     * @description Ends all connections, identity tokens, refresh tokens, sign-ins and keys of an end user, as POST /v1/identity/revoke does. An unknown user is a success.
+     * @description Ends all connections, identity tokens, refresh tokens, sign-ins and keys of an end user, as POST /v1/identity/revoke does, and counts what ended. An unknown user is a success, of whom nothing ended.
      */
     post: operations['revokeUserOfTenant'];
     delete?: never;
@@ -918,7 +938,7 @@ export interface paths {
     };
     /**
      * List audit records
-     * @description Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret or a user_id.
+     * @description Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.
      */
     get: operations['listAudit'];
     put?: never;
@@ -5709,6 +5729,99 @@ export interface operations {
       };
     };
   };
+  showHoldingsOfUser: {
+    parameters: {
+      query: {
+        tenant?: string;
+        user_id: string;
+      };
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Done. */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/json': {
+            connections: number;
+            /** @description Families of refresh tokens that still last. */
+            identity_sessions: number;
+            /** @description Sign-ins at providers and servers that have begun. */
+            pending_sign_ins: number;
+            /** @description Keys that act for the user. */
+            keys: number;
+          };
+        };
+      };
+      /** @description `invalid_request`: Invalid request */
+      400: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `unauthorized`: Missing or invalid API key. `identity_token_invalid`: Identity token invalid */
+      401: {
+        headers: {
+          /** @description A Bearer challenge (RFC 6750). It starts no sign-in. */
+          'WWW-Authenticate'?: string;
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `insufficient_scope`: The API key lacks a scope. `host_not_allowed`: Host or Origin not allowed */
+      403: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `rate_limited`: Rate limit exceeded */
+      429: {
+        headers: {
+          /** @description Seconds until the next call can succeed. */
+          'Retry-After'?: string;
+          /** @description The remaining calls, and the seconds until the window resets. */
+          RateLimit?: string;
+          /** @description The limit and its window in seconds. */
+          'RateLimit-Policy'?: string;
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `internal`: Internal server error */
+      500: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+      /** @description `unavailable`: Temporarily unavailable */
+      503: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          'application/problem+json': components['schemas']['Problem'];
+        };
+      };
+    };
+  };
   revokeUserOfTenant: {
     parameters: {
       query?: never;
@@ -5739,6 +5852,15 @@ export interface operations {
           'application/json': {
             /** @constant */
             revoked: true;
+            ended: {
+              connections: number;
+              /** @description Families of refresh tokens that still last. */
+              identity_sessions: number;
+              /** @description Sign-ins at providers and servers that have begun. */
+              pending_sign_ins: number;
+              /** @description Keys that act for the user. */
+              keys: number;
+            };
           };
         };
       };
@@ -8084,9 +8206,11 @@ export interface operations {
       query?: {
         tenant?: string;
         key_id?: string;
+        key?: string;
         event?: string;
         outcome?: 'ok' | 'refused' | 'failed';
         user?: string;
+        user_id?: string;
         after?: string;
         from?: string;
         to?: string;
@@ -8118,6 +8242,8 @@ export interface operations {
               key_id: string | null;
               /** @description The end user, by the internal id. */
               user: string | null;
+              /** @description The end user, by the caller's own id. */
+              user_id: string | null;
               request_id: string | null;
               ip: string | null;
               details: {
@@ -8674,6 +8800,14 @@ export interface operations {
                 /** @description Searches that returned no server. */
                 empty: number;
               };
+              /** @description Requests refused because of their key, or for lack of one. */
+              refusals: {
+                /** @enum {string} */
+                code: 'unauthorized' | 'insufficient_scope' | 'rate_limited' | 'quota_exceeded';
+                /** @description rate_limited: the class or the other limit. quota_exceeded: calls or searches. */
+                limit: string | null;
+                count: number;
+              }[];
             };
             /** @description The last 30 days (UTC), the oldest first. */
             days: {

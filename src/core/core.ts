@@ -2,6 +2,7 @@ import type { Metrics } from './metrics.ts';
 import type { ApiKeys } from './access/api-keys.ts';
 import type { ConsoleSessions } from './access/console-sessions.ts';
 import type { RateLimits } from './access/rate-limits.ts';
+import type { Refusals } from './access/refusals.ts';
 import type { Audit } from './access/audit.ts';
 import type { Identity } from './identity/identity.ts';
 import type { ServerConnections } from './identity/connections/server-connections.ts';
@@ -30,6 +31,7 @@ export interface Core {
   /** True if servers in the catalogue may have `http:` addresses. */
   readonly allowHttp: boolean;
   readonly rateLimits: RateLimits;
+  readonly refusals: Refusals;
   readonly catalogue: Catalogue;
   readonly identity: Identity;
   readonly serverConnections: ServerConnections;

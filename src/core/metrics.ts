@@ -202,6 +202,7 @@ class CallMetrics {
 /** Counts rare events. */
 class EventMetrics {
   readonly #refusals: Counter;
+  readonly #accessRefusals: Counter;
   readonly #audited: Counter;
   readonly #tokenSets: Counter;
   readonly #providerRefreshes: Counter;
@@ -213,6 +214,11 @@ class EventMetrics {
       'switchboard_rate_limit_refusals_total',
       'Requests refused with 429, by endpoint class, other limit or monthly quota.',
       ['class'],
+    );
+    this.#accessRefusals = registry.counter(
+      'switchboard_access_refusals_total',
+      'Requests refused for lack of a valid key (unauthorized) or of a scope (insufficient_scope).',
+      ['reason'],
     );
     this.#audited = registry.counter(
       'switchboard_audit_events_total',
@@ -244,6 +250,10 @@ class EventMetrics {
   /** @param limit an endpoint class, another limit, or for instance `calls-per-month` */
   rateLimited(limit: string): void {
     this.#refusals.inc({ class: limit });
+  }
+
+  refused(reason: 'unauthorized' | 'insufficient_scope'): void {
+    this.#accessRefusals.inc({ reason });
   }
 
   audited(event: string, outcome: 'ok' | 'refused' | 'failed'): void {

@@ -1,6 +1,8 @@
 /** The name of the histogram of calls, and of that of searches, in the metrics. */
 const CALLS = 'switchboard_proxy_call_duration_seconds';
 const SEARCHES = 'switchboard_search_duration_seconds';
+const ACCESS_REFUSALS = 'switchboard_access_refusals_total';
+const LIMIT_REFUSALS = 'switchboard_rate_limit_refusals_total';
 
 interface Bucket {
   /** Its upper bound; null: none. */
@@ -23,6 +25,12 @@ export interface Traffic {
   readonly calls: Durations & { readonly failed: number; readonly aborted: number };
   readonly errors: readonly { readonly code: string; readonly count: number }[];
   readonly searches: Durations & { readonly empty: number };
+  /** Requests that were refused because of who sent them, by error code, and by limit if there are several. */
+  readonly refusals: readonly {
+    readonly code: 'unauthorized' | 'insufficient_scope' | 'rate_limited' | 'quota_exceeded';
+    readonly limit: string | null;
+    readonly count: number;
+  }[];
 }
 
 /** A line of the Prometheus text format. */
@@ -58,7 +66,22 @@ export function trafficOf(text: string): Traffic {
       ...durationsOf(samples.filter(({ name }) => name.startsWith(SEARCHES))),
       empty: total('switchboard_search_empty_total'),
     },
+    refusals: samples
+      .flatMap(sample => refusalOf(sample) ?? [])
+      .filter(({ count }) => count > 0)
+      .toSorted((one, other) => other.count - one.count),
   };
+}
+
+function refusalOf({ name, labels, value: count }: Sample): Traffic['refusals'][number] | undefined {
+  const { reason, class: limit = '' } = labels;
+  if (name === ACCESS_REFUSALS && (reason === 'unauthorized' || reason === 'insufficient_scope'))
+    return { code: reason, limit: null, count };
+  if (name !== LIMIT_REFUSALS) return undefined;
+  const use = /^(\w+)-per-month$/.exec(limit)?.[1];
+  return use === undefined
+    ? { code: 'rate_limited', limit, count }
+    : { code: 'quota_exceeded', limit: use, count };
 }
 
 function* samplesOf(text: string): Generator<Sample> {
@@ -72,7 +95,14 @@ function* samplesOf(text: string): Generator<Sample> {
   }
 }
 
-const READ = [CALLS, SEARCHES, 'switchboard_search_empty_total', 'process_start_time_seconds'];
+const READ = [
+  CALLS,
+  SEARCHES,
+  ACCESS_REFUSALS,
+  LIMIT_REFUSALS,
+  'switchboard_search_empty_total',
+  'process_start_time_seconds',
+];
 
 /** Adds up the series of a histogram. */
 function durationsOf(samples: readonly Sample[]): Durations {

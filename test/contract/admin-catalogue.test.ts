@@ -151,9 +151,10 @@ describe('changing the catalogue', () => {
     expect(added.json.warnings[0]).toContain('is not configured');
     const found = await sb.post('/v1/search', { query: 'Epsilon Weather' });
     expect(found.json.servers[0].id).toBe('epsilon');
-    const audited = async () => (await sb.get('/v1/admin/audit?event=server_changed')).json.audit[0];
+    const audited = async (event = 'server_changed') =>
+      (await sb.get(`/v1/admin/audit?event=${event}`)).json.audit[0];
     const details = { server: 'epsilon', host: 'epsilon.example' };
-    expect(await audited()).toMatchObject({ outcome: 'ok', key_id: 'environment', details });
+    expect(await audited('server_added')).toMatchObject({ outcome: 'ok', key_id: 'environment', details });
     await put('epsilon', { name: 'Epsilon', description: 'Moved.', remote_url: at('moved') });
     expect((await audited()).details).toEqual({
       server: 'epsilon',

@@ -116,7 +116,8 @@ describe('an admin key of a tenant other than local, as an older version could m
     const foreign = await newAdmin();
     await database.db.insert(tenants).values({ id: 'globex' }).onConflictDoNothing();
     await database.db.update(apiKeys).set({ tenantId: 'globex' }).where(eq(apiKeys.id, foreign.id));
-    const before = [await keys(), (await newest()).id];
+    const before = await keys();
+    const { id: last } = await newest();
     for (const path of [
       '/keys',
       '/tenants',
@@ -145,7 +146,10 @@ describe('an admin key of a tenant other than local, as an older version could m
       const answer = await post(path, body, foreign.key, headers ?? {});
       expect(answer, path).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
     }
-    expect([await keys(), (await newest()).id]).toEqual(before);
+    expect(await keys()).toEqual(before);
+    expect((await get(`/audit?after=${last}`)).json.audit).toMatchObject([
+      { event: 'request_refused', key_id: foreign.id },
+    ]);
     expect((await get('/catalogue/smuggled')).status).toBe(404);
   });
 

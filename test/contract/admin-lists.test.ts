@@ -151,11 +151,23 @@ describe('connections of all tenants', () => {
 
   it('all end when a user is revoked [console.connections]', async () => {
     const { id } = (await post('/keys', { name: 'of ada', user_id: 'ada' })).json;
-    expect((await post('/users/revoke', { user_id: 'ada' })).json).toEqual({ revoked: true });
+    const held = { connections: 2, identity_sessions: 0, pending_sign_ins: 0, keys: 1 };
+    expect(await get('/users/holdings?user_id=ada')).toEqual(held);
+    expect((await post('/users/revoke', { user_id: 'ada' })).json).toEqual({ revoked: true, ended: held });
     expect((await get('/connections/all?user_id=ada')).connections).toEqual([]);
+    const { audit } = await get('/audit?user_id=ada&limit=2');
+    expect(audit).toMatchObject([
+      { event: 'user_revoked', user: expect.stringMatching(/^usr_/), user_id: 'ada', details: held },
+      { event: 'key_revoked', user_id: 'ada', details: { key: id, with_user: true } },
+    ]);
     expect((await get('/connections/all?user_id=bob')).connections).toHaveLength(1);
     expect((await get(`/keys?q=${id}`)).keys[0].revoked_at).not.toBeNull();
-    expect((await post('/users/revoke', { user_id: 'nobody' })).json).toEqual({ revoked: true });
+    const none = { connections: 0, identity_sessions: 0, pending_sign_ins: 0, keys: 0 };
+    for (const user_id of ['ada', 'nobody'])
+      expect(await get(`/users/holdings?user_id=${user_id}`)).toEqual(none);
+    expect((await post('/users/revoke', { user_id: 'nobody' })).json).toEqual({ revoked: true, ended: none });
+    for (const query of ['', '?user_id=', '?user_id=ada&tenant=none'])
+      expect((await sb.get(`/v1/admin/users/holdings${query}`)).status).toBe(400);
     for (const body of [{}, { user_id: '' }, { user_id: 'ada', tenant: 'none' }])
       expect((await post('/users/revoke', body)).status).toBe(400);
   });
@@ -168,6 +180,8 @@ describe('keys and tenants', () => {
     expect(paged.map(one => one.name)).toEqual([6, 5, 4, 3, 2, 1, 0].map(n => `paged_${n}%`));
     expect((await get('/keys?q=paged_3%25')).keys).toHaveLength(1);
     expect((await get('/keys?q=pagedx')).keys).toHaveLength(0);
+    await post('/keys', { name: 'of a user', user_id: 'Grace@example.com' });
+    expect((await get('/keys?q=grace@')).keys).toMatchObject([{ user: 'Grace@example.com' }]);
     expect((await get('/keys?tenant=tenant-1')).keys).toHaveLength(2);
     await post(`/keys/${paged[0].id}/revoke`);
     expect((await get('/keys?q=paged&state=ended')).keys).toHaveLength(1);
@@ -202,8 +216,37 @@ describe('the audit log', () => {
     expect((await get('/audit?outcome=failed')).audit).toEqual([]);
     const revoked = (await get('/audit?event=user_revoked')).audit[0];
     expect((await get(`/audit?user=${revoked.user}&event=user_revoked`)).audit).toEqual([revoked]);
-    for (const query of ['after=x', 'outcome=bad', 'user=ada'])
+    for (const query of ['after=x', 'outcome=bad', 'user=ada', 'user_id=', 'key=a b'])
       expect((await sb.get(`/v1/admin/audit?${query}`)).status).toBe(400);
+  });
+});
+
+describe('the audit log of a key', () => {
+  it('is found by the key that acted or was acted on, with quota and user [console.audit]', async () => {
+    const made = (
+      await post('/keys', { name: 'x', tenant: 'app', user_id: 'eve', monthly_quota: { calls: 7 } })
+    ).json;
+    const next = (await post(`/keys/${made.id}/rotate`, { overlap_sec: 0 })).json;
+    await post(`/keys/${next.id}`, { name: 'y' });
+    await post(`/keys/${next.id}/revoke`);
+    const eventsOf = async (query: string) =>
+      (await get(`/audit?${query}`)).audit.map((one: any) => one.event);
+    expect(await eventsOf(`key=${made.id}`)).toEqual(['key_rotated', 'key_created']);
+    expect(await eventsOf(`key=${next.id}`)).toEqual(['key_revoked', 'key_changed', 'key_rotated']);
+    expect(await eventsOf('user_id=eve')).toEqual([
+      'key_revoked',
+      'key_changed',
+      'key_rotated',
+      'key_created',
+    ]);
+    expect(await eventsOf('user_id=eve&tenant=local')).toEqual([]);
+    expect((await get(`/audit?key=${made.id}&event=key_created`)).audit).toMatchObject([
+      { tenant: 'app', user_id: 'eve', details: { key: made.id, scopes: 'search,proxy', calls: 7 } },
+    ]);
+    const admin = (await post('/keys', { name: 'acts', scopes: ['admin'] })).json;
+    await sb.post('/v1/admin/keys', { name: 'made by it' }, { 'x-api-key': admin.key });
+    expect(await eventsOf(`key=${admin.id}`)).toEqual(['key_created', 'key_created']);
+    expect(await eventsOf(`key_id=${admin.id}`)).toEqual(['key_created']);
   });
 });
 

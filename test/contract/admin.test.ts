@@ -53,6 +53,7 @@ const OPERATIONS = [
   ['GET', '/catalogue'],
   ['GET', '/connections/all'],
   ['POST', '/connections/x/revoke'],
+  ['GET', '/users/holdings?user_id=x'],
   ['POST', '/users/revoke'],
   ['POST', '/search'],
   ['POST', '/call'],

@@ -217,6 +217,21 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectHarmless(operator);
   });
 
+  it('shows what an added server requires as soon as it has refused to list its tools', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    await operator.open('#/catalogue');
+    await button(page, 'Add a server').click();
+    const form = dialog(page);
+    await form.getByLabel('Address').fill(keyed.url);
+    await form.getByLabel('Name').fill('Finds out');
+    await form.getByLabel('What it can do').fill('Echoes.');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Finds out' }).waitFor();
+    await said(page, 'Finds out did not list its tools');
+    await page.locator('.facts').getByText('Connect first').waitFor();
+  });
+
   it('connects a server by a sign-in in another tab, also after a lost connection', async () => {
     await using operator = await signedIn();
     const { page, context } = operator;
@@ -281,8 +296,19 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByLabel('Calls per month').fill('500');
     await dialog(page).getByRole('button', { name: 'Create' }).click();
     const key = await dialog(page).locator('code').innerText();
+    for (const leave of [
+      () => page.keyboard.press('Escape'),
+      () => page.keyboard.press('Escape'),
+      () => page.mouse.click(5, 5),
+      () => button(page, 'Close').click(),
+    ]) {
+      await leave();
+      expect(await dialog(page).locator('code').innerText()).toBe(key);
+    }
+    await dialog(page).getByRole('alert').getByText('The key is lost if you leave now').waitFor();
+    await expectUsable(page);
     expect((await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': key })).status).toBe(200);
-    await button(page, 'Done').click();
+    await button(page, 'I have copied it').click();
     expect(await button(page, 'Create a key').evaluate(isFocused)).toBe(true);
     const row = page.getByRole('row').filter({ hasText: 'Limited app' });
     await row.getByText('0 of 500 calls').waitFor();
@@ -291,7 +317,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByLabel('The old key ends').selectOption('at once');
     await dialog(page).getByRole('button', { name: 'Rotate' }).click();
     const next = await dialog(page).locator('code').innerText();
-    await button(page, 'Done').click();
+    await button(page, 'I have copied it').click();
     await row.getByRole('button', { name: 'Revoke Limited app' }).click();
     await dialog(page).getByRole('button', { name: 'Revoke' }).click();
     await row.waitFor({ state: 'detached' });
@@ -321,16 +347,28 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
   it('finds the connections of a user, and revokes everything of the user', async () => {
     await using operator = await signedIn();
     const { page } = operator;
-    await operator.open('#/connections');
-    await page.getByRole('link', { name: 'ada', exact: true }).click();
+    const { json } = await sb.post('/v1/admin/keys', { name: 'Of a user', user_id: 'ada' });
+    await operator.open('#/keys?q=ada');
+    await page.getByRole('row').filter({ hasText: 'Of a user' }).getByRole('link', { name: 'ada' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Connections' }).waitFor();
+    await operator.settled();
     await button(page, 'Revoke everything of this user').click();
+    await dialog(page).getByText('Ends 1 connection and 1 key of ada').waitFor();
     await dialog(page).getByRole('button', { name: 'Revoke everything' }).click();
+    await said(page, 'Ended 1 connection and 1 key of ada.');
     await page.getByText('No connection matches these filters.').waitFor();
     // Users without a connection have tokens and keys, too.
     expect(await button(page, 'Revoke everything of this user').isVisible()).toBe(true);
     expect((await sb.get('/v1/identity/connections?user_id=ada')).json.connections).toEqual([]);
     await operator.open('#/activity?event=user_revoked');
-    await page.getByRole('cell', { name: 'User revoked' }).waitFor();
+    const record = page.getByRole('row').filter({ hasText: 'User revoked' }).first();
+    await record.getByRole('link', { name: 'ada', exact: true }).click();
+    await page.getByRole('row').filter({ hasText: 'Key revoked' }).filter({ hasText: json.id }).waitFor();
+    await operator.open('#/connections?user_id=nobody');
+    await button(page, 'Revoke everything of this user').click();
+    await dialog(page).getByText('Nothing was found for nobody in tenant local.').waitFor();
+    await dialog(page).getByRole('button', { name: 'Close' }).last().click();
+    await dialog(page).waitFor({ state: 'detached' });
   });
 
   it('shows the redirect URI of an OAuth app, enters its client, and removes it', async () => {
@@ -376,16 +414,65 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await operator.page.getByRole('row').filter({ hasText: json.id }).first().waitFor();
   });
 
-  it('names keys in the audit log, and says which ids of users it takes', async () => {
+  it('names keys in the audit log, and finds what concerns a key or a user', async () => {
     await using operator = await signedIn();
     const { page } = operator;
-    const { json } = await sb.post('/v1/admin/keys', { name: 'Named in the log' });
+    const quota = { monthly_quota: { calls: 77 }, user_id: 'linus' };
+    const { json } = await sb.post('/v1/admin/keys', { name: 'Named in the log', ...quota });
     await operator.open('#/activity?event=key_created');
     const row = page.getByRole('row').filter({ hasText: json.id });
     await row.getByText('Named in the log').waitFor();
-    expect(await row.innerText()).not.toContain('false');
-    await operator.open('#/activity?user=ada');
-    await page.getByText('Users are named by their internal id here.').waitFor();
+    await row.getByText('calls per month 77').waitFor();
+    await operator.open('#/activity');
+    await page.getByLabel('User').fill('linus');
+    await page.getByRole('row').nth(2).waitFor({ state: 'detached' });
+    await row.getByText('linus').waitFor();
+    await operator.open('#/activity');
+    await page.getByLabel('Key, acting or acted on').fill(json.id);
+    await page.getByRole('row').nth(2).waitFor({ state: 'detached' });
+    await row.waitFor();
+  });
+
+  it('shows which requests were refused', async () => {
+    await sb.post('/v1/admin/keys', { name: 'y' }, { 'x-api-key': readKey });
+    await using operator = await signedIn();
+    const { page } = operator;
+    await page.getByRole('row').filter({ hasText: 'the key lacks the scope' }).waitFor();
+    await page.getByRole('link', { name: 'By key' }).click();
+    const row = page.getByRole('row').filter({ hasText: 'Looks only' });
+    await row.getByText('the key lacks the scope').waitFor();
+  });
+
+  it('says what is wrong with an entry in the words of its form', async () => {
+    await using operator = await signedIn({ viewport: { width: 1280, height: 757 } });
+    const { page } = operator;
+    await operator.open('#/catalogue');
+    await button(page, 'Add a server').click();
+    const form = dialog(page);
+    // In view without scrolling.
+    const add = await form.getByRole('button', { name: 'Add' }).boundingBox();
+    expect((add?.y ?? Infinity) + (add?.height ?? 0)).toBeLessThan(757);
+    await form.getByLabel('Address').fill('https://name:password@server.example/mcp');
+    await form.getByLabel('Name').fill('Wrong');
+    await form.getByLabel('What it can do').fill('Nothing.');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByText('Address: must not contain a user name or password').waitFor();
+    await button(page, 'Edit as JSON').click();
+    await form.getByLabel('Entry').fill('{\n  "id": }');
+    await form.getByRole('button', { name: 'Add' }).click();
+    await form.getByText('The entry must be JSON').waitFor();
+    await form.getByText('Look near { "id": }').waitFor();
+  });
+
+  it('keeps ids of keys in one line', async () => {
+    await using operator = await signedIn();
+    const { page } = operator;
+    await operator.open('#/keys');
+    const heights = await page
+      .locator('td.ids code')
+      .evaluateAll(found => found.map(one => (one as any).getClientRects().length));
+    expect(heights.length).toBeGreaterThan(1);
+    expect(new Set(heights)).toEqual(new Set([1]));
   });
 
   it('says which keys have used up their quota', async () => {
@@ -402,7 +489,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await row.getByText('Quota used up').waitFor();
     await row.getByText('1 of 1 search', { exact: true }).waitFor();
     await operator.open('#/');
-    await page.getByText('Requests of Spent app are refused').waitFor();
+    await page.getByText('The quota of “Spent app” is used up.').waitFor();
   });
 
   it('warns before the key of the own session ends, and then says why nobody is signed in', async () => {
@@ -415,7 +502,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).getByLabel('The old key ends').selectOption('at once');
     await dialog(page).getByRole('button', { name: 'Rotate' }).click();
     const next = await dialog(page).locator('code').innerText();
-    await button(page, 'Done').click();
+    await button(page, 'I have copied it').click();
     await page.getByText('Your session has ended').waitFor();
     await signInWith(page, next);
     await button(page, 'Revoke Own key').click();
@@ -492,7 +579,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     const { json } = await sb.admin.request('POST', '/console/link', { read_only: true });
     await using operator = await openConsole(browser, { url: sb.url, hash: new URL(json.url).hash });
     const { page } = operator;
-    await page.getByText('This session is read-only').first().waitFor();
+    await page.getByText('its link was made with --read-only').first().waitFor();
     expect(page.url()).toBe(`${sb.url}/console/`);
     await using second = await openConsole(browser, { url: sb.url, hash: new URL(json.url).hash });
     await second.page.getByRole('alert').waitFor();

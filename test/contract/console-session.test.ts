@@ -140,6 +140,32 @@ describe('signing in to the console', () => {
     expect(await eventsOf(plain.id)).toEqual([['console_signed_in', 'refused', { by: 'key' }]]);
   });
 
+  it('is audited for wrong keys and used links, the first of a minute [console.session]', async () => {
+    let nowMs = Date.now();
+    await using other = await startTestSwitchboard({ clock: { now: () => nowMs } });
+    const guess = (body: object) =>
+      exchange(`${other.url}/console/session`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...OURS },
+        body: JSON.stringify(body),
+      });
+    const refused = async () =>
+      (await other.admin.request('GET', '/audit?event=console_signed_in&outcome=refused')).json.audit.map(
+        (one: any) => one.details,
+      );
+    const { json } = await other.admin.request('POST', '/console/link', {});
+    const link = new URL(json.url).hash.replace('#link=', '');
+    expect((await guess({ link })).status).toBe(200);
+    for (let n = 0; n < 3; n++) expect((await guess({ link })).status).toBe(401);
+    for (let n = 0; n < 2; n++) expect((await guess({ key: 'sbk_live_wrong' })).status).toBe(401);
+    expect(await refused()).toEqual([{ by: 'key' }, { by: 'link' }]);
+    nowMs += 61_000;
+    await guess({ link });
+    expect(await refused()).toEqual([{ by: 'link', further: 2 }, { by: 'key' }, { by: 'link' }]);
+    const { traffic } = (await other.get('/v1/admin/overview')).json;
+    expect(traffic.refusals).toEqual([{ code: 'unauthorized', limit: null, count: 6 }]);
+  });
+
   it('limits guesses of one address, while those who are signed in go on [console.session]', async () => {
     await using other = await startTestSwitchboard();
     const send = (path: string, init: { method?: string; headers?: Record<string, string>; body?: string }) =>
@@ -184,6 +210,25 @@ describe('what strangers can do', () => {
     expect(await send(other.key)).toEqual([200, 200, 200, 200, 200, 429, 429]);
     const { audit } = (await other.admin.request('GET', '/audit?event=console_signed_in')).json;
     expect(audit).toHaveLength(10);
+  });
+
+  it('each session of a link has a limit of its own [console.session]', async () => {
+    await using other = await start('5/60');
+    const cookies: string[] = [];
+    for (let n = 0; n < 2; n++) {
+      const { json } = await other.admin.request('POST', '/console/link', {});
+      const body = JSON.stringify({ link: new URL(json.url).hash.replace('#link=', '') });
+      const headers = { 'content-type': 'application/json', ...OURS };
+      cookies.push(
+        cookieOf(await exchange(`${other.url}/console/session`, { method: 'POST', headers, body })),
+      );
+    }
+    const [one = '', two = ''] = cookies;
+    const askAs = (cookie: string) =>
+      statusesOf(other, 6, '/v1/admin/tenants', { headers: { ...OURS, cookie } });
+    expect(await askAs(one)).toEqual([200, 200, 200, 200, 200, 429]);
+    expect(await askAs(two)).toEqual([200, 200, 200, 200, 200, 429]);
+    expect((await other.admin.request('GET', '/tenants')).status).toBe(200);
   });
 
   it('a key has 100 sessions at most, and a further one ends the oldest [console.session]', async () => {

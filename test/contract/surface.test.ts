@@ -61,6 +61,7 @@ describe('open pages', () => {
       '/v1/admin/tenants/{id}/webhook/rotate',
       '/v1/admin/tenants/{id}/webhook/test',
       '/v1/admin/usage',
+      '/v1/admin/users/holdings',
       '/v1/admin/users/revoke',
       '/v1/identity/connections',
       '/v1/identity/manage',

@@ -28,6 +28,21 @@ describe('the traffic', () => {
     expect(searches).toMatchObject({ count: 2, empty: 1 });
   });
 
+  it('has the requests that were refused, by code and limit', async () => {
+    const metrics = new Metrics();
+    metrics.watchProcess();
+    metrics.events.refused('insufficient_scope');
+    for (let n = 0; n < 4; n++) metrics.events.refused('unauthorized');
+    for (let n = 0; n < 3; n++) metrics.events.rateLimited('search');
+    for (let n = 0; n < 2; n++) metrics.events.rateLimited('calls-per-month');
+    expect(trafficOf(await metrics.text()).refusals).toEqual([
+      { code: 'unauthorized', limit: null, count: 4 },
+      { code: 'rate_limited', limit: 'search', count: 3 },
+      { code: 'quota_exceeded', limit: 'calls', count: 2 },
+      { code: 'insufficient_scope', limit: null, count: 1 },
+    ]);
+  });
+
   it('without a call has no durations', async () => {
     const metrics = new Metrics();
     metrics.watchProcess();

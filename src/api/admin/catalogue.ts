@@ -14,7 +14,7 @@ import {
 } from '../../core/catalogue/entry.ts';
 import type { Core } from '../../core/core.ts';
 import { HEALTH_STATES, shownHealth as inWire, type Health } from '../../core/catalogue/health.ts';
-import { entryTrouble } from '../../core/catalogue/import-file.ts';
+import { entryProblem } from '../../core/catalogue/import-file.ts';
 import { listServers } from '../../core/server-list.ts';
 import { warningsOf } from '../../core/catalogue/tools/warnings.ts';
 import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
@@ -290,8 +290,8 @@ const put = endpoint({
         'id: must be the id in the path. An id cannot be changed.',
       );
     const entry = parseInput(entrySchema, { ...fields, id });
-    const trouble = entryTrouble(entry, { allowHttp: core.allowHttp });
-    if (trouble !== undefined) throw new SwitchboardError('invalid_request', trouble);
+    const problem = entryProblem(entry, { allowHttp: core.allowHttp });
+    if (problem !== undefined) throw new SwitchboardError('invalid_request', problem);
     return putEntry(core, caller, entry);
   },
 });
@@ -307,7 +307,8 @@ async function putEntry(core: Core, caller: Caller, entry: Entry) {
   await catalogue.put([entry], {
     origin: 'operator',
     keepsTools: entry.tools === undefined,
-    inSameTransaction: tx => audit.record(caller, { event: 'server_changed', outcome: 'ok', meta }, tx),
+    inSameTransaction: tx =>
+      audit.record(caller, { event: before ? 'server_changed' : 'server_added', outcome: 'ok', meta }, tx),
     signal: toAbortSignal(caller.signal),
   });
   const shownServer = await shownTo(caller, core, await catalogue.readActive(entry.id));

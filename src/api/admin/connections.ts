@@ -138,6 +138,34 @@ const revokeOne = endpoint({
   },
 });
 
+const held = z.object({
+  connections: z.int(),
+  identity_sessions: z.int().describe('Families of refresh tokens that still last.'),
+  pending_sign_ins: z.int().describe('Sign-ins at providers and servers that have begun.'),
+  keys: z.int().describe('Keys that act for the user.'),
+});
+
+const ofUser = {
+  tenant,
+  user_id: z.string().describe("The caller's own id for the user."),
+};
+
+const showUser = endpoint({
+  ...ADMIN_READ,
+  method: 'get',
+  path: '/users/holdings',
+  operationId: 'showHoldingsOfUser',
+  summary: 'Show what a user has',
+  description: 'Counts what a revocation of the user would end. An unknown user has nothing.',
+  errors: ['invalid_request'],
+  querySchema: z.strictObject({ ...ofUser, user_id: storable(ofUser.user_id) }),
+  responseSchema: held,
+  handle: async ({ apiKeys, identity }, _caller, { query: { tenant: id, user_id } }) => {
+    await apiKeys.tenants.get(id);
+    return identity.revocations.held(id, user_id);
+  },
+});
+
 const revokeUser = endpoint({
   ...ADMIN,
   method: 'post',
@@ -145,17 +173,14 @@ const revokeUser = endpoint({
   operationId: 'revokeUserOfTenant',
   summary: 'Revoke all of a user',
   description:
-    'Ends all connections, identity tokens, refresh tokens, sign-ins and keys of an end user, as POST /v1/identity/revoke does. An unknown user is a success.',
+    'Ends all connections, identity tokens, refresh tokens, sign-ins and keys of an end user, as POST /v1/identity/revoke does, and counts what ended. An unknown user is a success, of whom nothing ended.',
   errors: [],
-  bodySchema: z.strictObject({
-    tenant,
-    user_id: z.string().describe("The caller's own id for the user."),
-  }),
-  responseSchema: z.object({ revoked: z.literal(true) }),
+  bodySchema: z.strictObject(ofUser),
+  responseSchema: z.object({ revoked: z.literal(true), ended: held }),
   handle: async ({ apiKeys, identity }, caller, { body: { tenant: id, user_id } }) => {
     await apiKeys.tenants.get(id);
-    await identity.revocations.revoke({ ...caller, tenantId: id }, user_id);
-    return { revoked: true };
+    const ended = await identity.revocations.revokeAll({ ...caller, tenantId: id }, user_id);
+    return { revoked: true, ended };
   },
 });
 
@@ -260,5 +285,6 @@ export const connectionEndpoints: readonly Endpoint[] = [
   putConnection,
   revokeConnection,
   revokeOne,
+  showUser,
   revokeUser,
 ];

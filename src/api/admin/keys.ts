@@ -35,7 +35,7 @@ const listKeys = endpoint({
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant: tenantId.optional(),
-    q: searchText.optional().describe('Text in the name or the id, in any case.'),
+    q: searchText.optional().describe('Text in the name, the id or the user, in any case.'),
     state: z.enum(['active', 'ended']).optional().describe('ended: revoked or expired.'),
     ...optionalPage,
   }),

@@ -65,6 +65,18 @@ const overview = endpoint({
       }),
       errors: z.array(z.object({ code: z.string(), count: z.int() })).describe('Failed calls by error code.'),
       searches: z.object({ ...durations, empty: z.int().describe('Searches that returned no server.') }),
+      refusals: z
+        .array(
+          z.object({
+            code: z.enum(['unauthorized', 'insufficient_scope', 'rate_limited', 'quota_exceeded']),
+            limit: z
+              .string()
+              .nullable()
+              .describe('rate_limited: the class or the other limit. quota_exceeded: calls or searches.'),
+            count: z.int(),
+          }),
+        )
+        .describe('Requests refused because of their key, or for lack of one.'),
     }),
     days: z
       .array(

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ADMIN_READ, day, nextCursor, page, tenantId, time, wrongCursor } from './fields.ts';
-import { endpoint, type Endpoint } from '../http/endpoint.ts';
+import { endpoint, storable, type Endpoint } from '../http/endpoint.ts';
 
 const ofTenant = tenantId.optional().describe('Returns only records of this tenant.');
 const ofKey = z
@@ -66,11 +66,12 @@ const audit = endpoint({
   operationId: 'listAudit',
   summary: 'List audit records',
   description:
-    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret or a user_id.',
+    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant: ofTenant,
     key_id: ofKey.describe('Returns only actions by this key.'),
+    key: ofKey.describe('Returns only actions by this key or on it.'),
     event: z
       .string()
       .regex(/^[a-z_]{1,100}$/, 'must be the name of an event')
@@ -82,6 +83,11 @@ const audit = endpoint({
       .regex(/^usr_[0-9A-Za-z]{1,40}$/, 'must be the internal id of a user')
       .optional()
       .describe('Returns only events of this end user, by the internal id.'),
+    user_id: storable(z.string().min(1).max(1024))
+      .optional()
+      .describe(
+        "Returns only events of this end user, by the caller's own id, of any tenant unless one is named.",
+      ),
     after: z
       .string()
       .regex(/^[0-9]{1,15}$/, 'must be the id of a record')
@@ -104,6 +110,7 @@ const audit = endpoint({
         tenant: z.string().nullable().describe('The tenant that the action affected.'),
         key_id: z.string().nullable(),
         user: z.string().nullable().describe('The end user, by the internal id.'),
+        user_id: z.string().nullable().describe("The end user, by the caller's own id."),
         request_id: z.string().nullable(),
         ip: z.string().nullable(),
         details: z.record(z.string(), z.unknown()),
@@ -111,11 +118,12 @@ const audit = endpoint({
     ),
     next_cursor: nextCursor,
   }),
-  handle: async (core, _caller, { query: { key_id, user, from, to, cursor, ...filter } }) => {
+  handle: async (core, _caller, { query: { key_id, user, user_id, from, to, cursor, ...filter } }) => {
     const { records, hasMore } = await core.audit.list({
       ...filter,
       keyId: key_id,
       userId: user,
+      externalId: user_id,
       from: from === undefined ? undefined : new Date(from),
       to: to === undefined ? undefined : new Date(to),
       before: cursor === undefined ? undefined : auditPlace(cursor),

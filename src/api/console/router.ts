@@ -1,6 +1,7 @@
 import { Router, type Request, type Response } from 'express';
 import { z } from 'zod';
 import { authenticate } from '../../core/access/admit.ts';
+import type { Actor } from '../../core/access/audit.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { consoleSessionEnded } from '../../core/access/console-sessions.ts';
 import type { Core } from '../../core/core.ts';
@@ -35,7 +36,7 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
     const body = parseInput(signInBody, sent);
     const { ip } = localsOf(response);
     if ('key' in body) {
-      const holder = await holderOf(core, body.key, ip);
+      const holder = await holderOf(core, body.key, actorOf(response));
       await core.rateLimits.spend(holder.keyId, 'admin');
       return sessions.start(holder, actorOf(response));
     }
@@ -47,6 +48,7 @@ export function consoleRouter(core: Core, cookies: Cookies, budget: MemoryBudget
       'This link was used or has expired. `switchboard console` creates a new one.',
     );
     await countRefused(core, refused, ip);
+    await core.refusals.ofSignIn('link', actorOf(response));
     throw refused;
   }
 
@@ -118,11 +120,12 @@ function actorOf(response: Response) {
 }
 
 /** @throws SwitchboardError `unauthorized`, which names no header: the key is entered on a page */
-async function holderOf(core: Core, key: string, ip: string | undefined): Promise<Principal> {
+async function holderOf(core: Core, key: string, actor: Actor): Promise<Principal> {
   try {
-    return await authenticate(core, { key, token: undefined, ip });
+    return await authenticate(core, { key, token: undefined, ip: actor.ip });
   } catch (error) {
     if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
+    await core.refusals.ofSignIn('key', actor);
     throw new SwitchboardError('unauthorized', 'This is no valid API key.', { cause: error });
   }
 }

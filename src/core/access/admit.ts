@@ -53,7 +53,7 @@ export interface Visit<Input> {
   readonly onLimit?: (state: RateLimitState | QuotaState) => void;
 }
 
-type Parts = Pick<Core, 'apiKeys' | 'rateLimits' | 'identity'>;
+type Parts = Pick<Core, 'apiKeys' | 'rateLimits' | 'identity' | 'refusals'>;
 
 /**
  * Identifies the caller and the end user. Verifies the signature of an identity token; `admit` checks that its user has not been
@@ -105,12 +105,13 @@ function clientOf(
 
 /** @throws SwitchboardError always */
 async function countRefused(
-  { rateLimits, identity: { grants } }: Parts,
+  { rateLimits, refusals, identity: { grants } }: Parts,
   { ip, key, resource, keyMayBeBearer = false }: Credentials,
   error: unknown,
 ): Promise<never> {
   if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
   if (ip !== undefined) await rateLimits.take('failedAuth', ip);
+  refusals.countStranger();
   const hasSignIn = grants !== undefined && resource !== undefined;
   if (hasSignIn && key !== undefined && looksLikeJwt(key)) throw error;
   const ways = keyMayBeBearer
@@ -134,13 +135,20 @@ export async function admit<Input>(
   visit: Visit<Input>,
 ): Promise<{ caller: Caller; input: Input }> {
   const { requestId, ip, signal, onLimit } = visit;
-  const lacking = lackingScope(principal, policy.scope);
-  if (lacking) throw await countUnclassed(core, principal, lacking);
-  const { input, calls } = await parseWithinRate(core, principal, policy.rateLimit, visit);
-  if (policy.quota !== undefined && calls > 0) {
-    const spent = core.apiKeys.use.spend(principal, policy.quota, calls);
-    const state = spent instanceof Promise ? await spent : spent;
-    if (state) onLimit?.(state);
+  let input: Input;
+  try {
+    const lacking = lackingScope(principal, policy.scope);
+    if (lacking) throw await countUnclassed(core, principal, lacking);
+    const parsed = await parseWithinRate(core, principal, policy.rateLimit, visit);
+    input = parsed.input;
+    if (policy.quota !== undefined && parsed.calls > 0) {
+      const spent = core.apiKeys.use.spend(principal, policy.quota, parsed.calls);
+      const state = spent instanceof Promise ? await spent : spent;
+      if (state) onLimit?.(state);
+    }
+  } catch (error) {
+    await core.refusals.ofKey(error, principal, { requestId, ip });
+    throw error;
   }
   const caller: Caller = { ...principal, requestId, signal, ip };
   if (policy.user === 'checked') await core.identity.credentials.requireLive(caller);
@@ -150,23 +158,23 @@ export async function admit<Input>(
 /** Counts a refusal that comes before any class of calls against the key's requests of no class, and returns it. */
 export async function countUnclassed(
   { rateLimits }: Parts,
-  { keyId }: Principal,
+  { keyId, limitedAs = keyId }: Principal,
   refusal: SwitchboardError,
 ): Promise<SwitchboardError> {
-  await rateLimits.take('unclassed', keyId);
+  await rateLimits.take('unclassed', limitedAs);
   return refusal;
 }
 
 /** Charges one call before the input is read, and one for each further call in it. */
 async function parseWithinRate<Input>(
   { rateLimits }: Parts,
-  { keyId }: Principal,
+  { keyId, limitedAs = keyId }: Principal,
   rateLimit: Policy['rateLimit'],
   { parse, callsIn = () => 1, onLimit }: Visit<Input>,
 ): Promise<{ input: Input; calls: number }> {
   const rateClass = typeof rateLimit === 'string' ? rateLimit : undefined;
   if (typeof rateLimit === 'object') await rateLimits.take(rateLimit.bucket, rateLimit.key);
-  let state = rateClass && (await rateLimits.spend(keyId, rateClass));
+  let state = rateClass && (await rateLimits.spend(limitedAs, rateClass));
   try {
     const parsed = parse();
     const input = parsed instanceof Promise ? await parsed : parsed;
@@ -174,7 +182,7 @@ async function parseWithinRate<Input>(
     if (rateClass !== undefined && calls > 1) {
       rateLimits.requireSpendable(rateClass, calls);
       state = undefined;
-      state = await rateLimits.spend(keyId, rateClass, calls - 1);
+      state = await rateLimits.spend(limitedAs, rateClass, calls - 1);
     }
     return { input, calls };
   } finally {

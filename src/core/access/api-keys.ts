@@ -217,8 +217,9 @@ export class ApiKeys {
         expiresAt: input.expiresAt ?? null,
         ...quotaColumns(input.quota),
       });
-      const meta = { key: key.id, scopes: scopes.join(','), for_user: user !== undefined };
-      await this.#audit.record(actor, { event: 'key_created', outcome: 'ok', tenantId, meta }, tx);
+      const meta = { key: key.id, scopes: scopes.join(','), ...quotaMeta(input.quota) };
+      const of = user === undefined ? { tenantId } : { tenantId, userId: user.id };
+      await this.#audit.record(actor, { event: 'key_created', outcome: 'ok', ...of, meta }, tx);
       return key;
     });
     this.#rows.changed(created.id);
@@ -361,8 +362,7 @@ export class ApiKeys {
       }
       const { row, user } = await this.#require(tx, id);
       const meta = { key: id, ...(name === undefined ? {} : { renamed: true }), ...quotaMeta(quota) };
-      const { tenantId } = row;
-      await this.#audit.record(actor, { event: 'key_changed', outcome: 'ok', tenantId, meta }, tx);
+      await this.#audit.record(actor, { event: 'key_changed', outcome: 'ok', ...ownerOf(row), meta }, tx);
       return keyInfo(row, user);
     });
     for (const one of changed) this.#rows.changed(one);
@@ -413,7 +413,7 @@ export class ApiKeys {
       });
       const old = await this.#require(tx, id);
       const meta = { key: id, by: created.id, overlap_sec: Math.round(overlapMs / 1000) };
-      await this.#audit.record(actor, { event: 'key_rotated', outcome: 'ok', tenantId, meta }, tx);
+      await this.#audit.record(actor, { event: 'key_rotated', outcome: 'ok', ...ownerOf(row), meta }, tx);
       return { ...created, replaces: keyInfo(old.row, old.user) };
     });
     this.#rows.changed(id);
@@ -427,10 +427,10 @@ export class ApiKeys {
         .update(apiKeys)
         .set({ revokedAt: sql`now()` })
         .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
-        .returning({ tenantId: apiKeys.tenantId });
+        .returning({ tenantId: apiKeys.tenantId, userId: apiKeys.userId });
       if (ended) {
         const meta = { key: id };
-        await this.#audit.record(actor, { event: 'key_revoked', outcome: 'ok', ...ended, meta }, tx);
+        await this.#audit.record(actor, { event: 'key_revoked', outcome: 'ok', ...ownerOf(ended), meta }, tx);
       }
       return this.#require(tx, id);
     });
@@ -469,6 +469,10 @@ export class ApiKeys {
 }
 
 const unauthorized = () => new SwitchboardError('unauthorized', 'Missing or invalid API key.');
+
+/** Returns the tenant and the user of a key, for the audit log. */
+const ownerOf = ({ tenantId, userId }: Pick<KeyRow, 'tenantId' | 'userId'>) =>
+  userId === null ? { tenantId } : { tenantId, userId };
 
 /** Returns the holder of a key, with its quota. */
 function principalOf(row: KeyRow): Principal {

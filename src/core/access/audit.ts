@@ -1,9 +1,9 @@
-import { and, desc, eq, gt, gte, lt } from 'drizzle-orm';
+import { and, desc, eq, gt, gte, inArray, lt, or, sql } from 'drizzle-orm';
 import type { Database } from '../../platform/database/database.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Caller } from './caller.ts';
-import { auditLog } from './schema.ts';
+import { auditLog, TENANT_HOLDER, users } from './schema.ts';
 
 /** All recorded events. Successful refreshes are not recorded: they are frequent, and the family's rows show them. */
 type AuditEvent =
@@ -34,6 +34,7 @@ type AuditEvent =
   | 'console_link_created'
   | 'console_signed_in'
   | 'console_signed_out'
+  | 'request_refused'
   | 'oauth_client_entered'
   | 'oauth_client_removed'
   | 'webhook_changed'
@@ -45,6 +46,7 @@ type AuditEvent =
   | 'catalogue_synced'
   | 'catalogue_reindexed'
   | 'catalogue_probed'
+  | 'server_added'
   | 'server_changed'
   | 'server_deactivated'
   | 'server_reactivated'
@@ -71,10 +73,14 @@ export interface AuditFilter {
   readonly tenant?: string | undefined;
   /** The id of the acting key, `operator` for the command line, or `page` for a user on the page of connections. */
   readonly keyId?: string | undefined;
+  /** The id of a key that acted or that was acted on. */
+  readonly key?: string | undefined;
   readonly event?: string | undefined;
   readonly outcome?: AuditEntry['outcome'] | undefined;
   /** `usr_…`. */
   readonly userId?: string | undefined;
+  /** The caller's own id for the user. */
+  readonly externalId?: string | undefined;
   /** Only entries newer than the one with this id. */
   readonly after?: number | undefined;
   /** Inclusive. */
@@ -96,6 +102,8 @@ export interface AuditRecord {
   readonly key_id: string | null;
   /** `usr_…`, never the caller's own id for the user. */
   readonly user: string | null;
+  /** The caller's own id for the user, which is not in the log itself. */
+  readonly user_id: string | null;
   readonly request_id: string | null;
   readonly ip: string | null;
   readonly details: Readonly<Record<string, unknown>>;
@@ -145,11 +153,12 @@ export class Audit {
     readonly hasMore: boolean;
   }> {
     const found = await this.#db
-      .select()
+      .select({ row: auditLog, externalId: users.externalId })
       .from(auditLog)
+      .leftJoin(users, eq(users.id, auditLog.userId))
       .where(
         and(
-          ...equalities(filter),
+          ...conditionsOf(this.#db, filter),
           from && gte(auditLog.at, from),
           to && lt(auditLog.at, to),
           before === undefined ? undefined : lt(auditLog.id, before),
@@ -163,21 +172,45 @@ export class Audit {
   }
 }
 
-const equalities = ({
-  tenant,
-  keyId,
-  event,
-  outcome,
-  userId,
-}: Pick<AuditFilter, 'tenant' | 'keyId' | 'event' | 'outcome' | 'userId'>) => [
-  tenant === undefined ? undefined : eq(auditLog.tenantId, tenant),
-  keyId === undefined ? undefined : eq(auditLog.keyId, keyId),
-  event === undefined ? undefined : eq(auditLog.event, event),
-  outcome === undefined ? undefined : eq(auditLog.outcome, outcome),
-  userId === undefined ? undefined : eq(auditLog.userId, userId),
-];
+function conditionsOf(
+  db: Database,
+  {
+    tenant,
+    keyId,
+    key,
+    event,
+    outcome,
+    userId,
+    externalId,
+  }: Omit<AuditFilter, 'from' | 'to' | 'before' | 'after' | 'limit'>,
+) {
+  const { meta } = auditLog;
+  return [
+    tenant === undefined ? undefined : eq(auditLog.tenantId, tenant),
+    keyId === undefined ? undefined : eq(auditLog.keyId, keyId),
+    key === undefined
+      ? undefined
+      : // A rotation names the new key as `by`.
+        or(eq(auditLog.keyId, key), eq(sql`${meta}->>'key'`, key), eq(sql`${meta}->>'by'`, key)),
+    event === undefined ? undefined : eq(auditLog.event, event),
+    outcome === undefined ? undefined : eq(auditLog.outcome, outcome),
+    userId === undefined ? undefined : eq(auditLog.userId, userId),
+    externalId === undefined
+      ? undefined
+      : inArray(
+          auditLog.userId,
+          db.select({ id: users.id }).from(users).where(eq(users.externalId, externalId)),
+        ),
+  ];
+}
 
-const recordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
+const recordOf = ({
+  row,
+  externalId,
+}: {
+  row: typeof auditLog.$inferSelect;
+  externalId: string | null;
+}): AuditRecord => ({
   id: row.id,
   at: row.at.toISOString(),
   event: row.event,
@@ -185,6 +218,7 @@ const recordOf = (row: typeof auditLog.$inferSelect): AuditRecord => ({
   tenant: row.tenantId,
   key_id: row.keyId,
   user: row.userId,
+  user_id: externalId === TENANT_HOLDER ? null : externalId,
   request_id: row.requestId,
   ip: row.ip,
   details: row.meta,

@@ -54,6 +54,8 @@ export interface Principal {
   readonly quota?: Quota;
   /** For a rotated key: the first key of its line, which the usage of all of them is counted under. */
   readonly countedAs?: string;
+  /** What rate limits count requests under. Absent: the key. */
+  readonly limitedAs?: string;
 }
 
 /** The caller of one request. The core never sees a request object. */

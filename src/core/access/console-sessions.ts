@@ -184,7 +184,10 @@ export class ConsoleSessions {
   async authenticate(cookie: string): Promise<Principal> {
     const session = await this.find(cookie);
     if (!session) throw consoleSessionEnded();
-    return { tenantId: LOCAL_TENANT, keyId: session.key_id, scopes: new Set([session.role]) };
+    const { key_id: keyId, role } = session;
+    // Those whom links signed in share no key, and so no limit.
+    const limited = keyId === OPERATOR_KEY_ID ? { limitedAs: `${keyId}:${digestOf(cookie)}` } : {};
+    return { tenantId: LOCAL_TENANT, keyId, scopes: new Set([role]), ...limited };
   }
 
   /** Ends a session. Resolves to false if there is none. */

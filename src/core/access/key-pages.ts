@@ -7,7 +7,7 @@ import { apiKeys, users } from './schema.ts';
 /** Limits which keys are listed. An absent field does not matter. */
 export interface KeyFilter {
   readonly tenant?: string | undefined;
-  /** Text in the name or the id, in any case. */
+  /** Text in the name, the id or the caller's own id for the user, in any case. */
   readonly text?: string | undefined;
   /** false: only revoked and expired ones. */
   readonly isActive?: boolean | undefined;
@@ -26,7 +26,9 @@ export function pageOfKeys(db: Database, { tenant, text, isActive, after, limit 
     .where(
       and(
         tenant === undefined ? undefined : eq(apiKeys.tenantId, tenant),
-        contains === undefined ? undefined : or(ilike(apiKeys.name, contains), ilike(apiKeys.id, contains)),
+        contains === undefined
+          ? undefined
+          : or(...[apiKeys.name, apiKeys.id, users.externalId].map(column => ilike(column, contains))),
         isActive === undefined ? undefined : isActive ? isLiveKey : not(sql`(${isLiveKey})`),
         after && isAfter(apiKeys, after),
       ),

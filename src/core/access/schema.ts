@@ -50,6 +50,12 @@ export const tenants = pgTable(
   ],
 );
 
+/**
+ * The name under which a tenant itself holds connections that its keys share: a user that no caller can name, as `requireUserId`
+ * refuses control characters.
+ */
+export const TENANT_HOLDER = '\u0001';
+
 /** End users, identified by the caller's own `user_id`: byte-exact, unique within a tenant. */
 export const users = pgTable(
   'users',

@@ -168,11 +168,7 @@ const info = (row: typeof tenants.$inferSelect): TenantInfo => ({
 
 const MAX_BYTES = 1024;
 
-/**
- * The name under which a tenant itself holds connections that its keys share: a user that no caller can name, as `requireUserId`
- * refuses control characters.
- */
-export const TENANT_HOLDER = '\u0001';
+export { TENANT_HOLDER } from './schema.ts';
 
 export interface User {
   readonly id: string;

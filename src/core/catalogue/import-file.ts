@@ -135,8 +135,7 @@ function* readLine(
   yield;
   const parsed = entrySchema.safeParse(value);
   yield;
-  const reason =
-    storageProblem(value) ?? (parsed.success ? addressProblem(parsed.data, options) : describe(parsed.error));
+  const reason = reasonAgainst(value, parsed, options);
   yield;
   if (parsed.success && reason === undefined) {
     return {
@@ -154,16 +153,20 @@ function idOf(value: unknown): { id?: string } {
 
 const describe = (error: z.ZodError): string => inWords(error.issues.slice(0, 1));
 
-/** Returns why a valid entry cannot be catalogued, or undefined. */
-export const entryTrouble = (entry: Entry, options: ReadOptions): string | undefined =>
-  storageProblem(entry) ?? addressProblem(entry, options);
-
-/** Returns why an entry cannot be catalogued, or undefined. */
+/** Returns why a value is no entry that can be catalogued, as for a line of a file; undefined if it is. */
 export function entryProblem(value: unknown, options: ReadOptions): string | undefined {
   const parsed = entrySchema.safeParse(value);
-  return parsed.success ? addressProblem(parsed.data, options) : describe(parsed.error);
+  return reasonAgainst(value, parsed, options);
 }
 
+const reasonAgainst = (
+  value: unknown,
+  parsed: z.ZodSafeParseResult<Entry>,
+  options: ReadOptions,
+): string | undefined =>
+  storageProblem(value) ?? (parsed.success ? addressProblem(parsed.data, options) : describe(parsed.error));
+
+/** Returns why the address of an entry cannot be used, alone or with its variables. */
 function addressProblem({ remote_url, auth }: Entry, { allowHttp }: ReadOptions): string | undefined {
   const url = new URL(remote_url);
   if (url.protocol === 'http:' && !allowHttp) {

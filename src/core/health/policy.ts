@@ -35,12 +35,20 @@ const OUTCOMES: Partial<Record<ErrorCode, Outcome>> = {
 /** HTTP 402 asks for something missing, like 401 and 403. */
 const PAYMENT_REQUIRED = 402;
 
+/** Statuses that say that nothing is there, also with a JSON-RPC error as the body, which some gateways send. */
+const NOT_THERE: ReadonlySet<number> = new Set([404, 405, 410]);
+
+/** Returns whether a server that refuses the handshake may accept it with credentials. */
+const wantsMore = ({ kind }: ServerHead['auth'], status: number) => kind !== 'none' && !NOT_THERE.has(status);
+
 /** Returns the health check result of an inspection. */
 export function outcomeOf({ auth }: Pick<ServerHead, 'auth'>, { error, hasEntered }: Inspection): Outcome {
   if (!error) return 'ok';
-  if (error instanceof HandshakeRefused) return auth.kind === 'none' ? 'not_mcp' : 'needs_sign_in';
-  if (error instanceof HttpFailure && error.httpStatus >= 500) return 'unreachable';
-  if (error instanceof HttpFailure && error.httpStatus === PAYMENT_REQUIRED) return 'needs_sign_in';
+  const isRefused = error instanceof HandshakeRefused;
+  const status = isRefused || error instanceof HttpFailure ? error.httpStatus : 0;
+  if (status >= 500) return 'unreachable';
+  if (isRefused) return wantsMore(auth, status) ? 'needs_sign_in' : 'not_mcp';
+  if (status === PAYMENT_REQUIRED) return 'needs_sign_in';
   const outcome = OUTCOMES[error.code] ?? 'no_verdict';
   // Only an MCP server completes the handshake, whatever its later responses.
   return outcome === 'not_mcp' && hasEntered ? 'ok' : outcome;

@@ -7,11 +7,12 @@ import type { AuthMethod, StoredClient } from './oauth/client.ts';
 import type { ServerAuthorization } from './oauth/server-authorization.ts';
 import { oauthClients } from './schema.ts';
 
-/** Limits what is shown of a list; the count tells how long it is. */
+/** The maximum length of each list. */
 const MAX_SHOWN = 200;
+/** The maximum number of servers, or of their origins, that are named in one element of a list. */
 const MAX_SERVERS = 20;
 
-/** Servers for which the same has to be done. */
+/** Servers that lack the same. */
 interface Concerned {
   readonly count: number;
   /** Some of their ids. */
@@ -37,16 +38,22 @@ interface ShownClient {
   readonly created_at: string | null;
 }
 
+/** The set-up for sign-ins, for an operator. */
 interface ShownSetup {
   readonly public_url: string;
+  /** Where Switchboard describes itself to authorization servers; null if they could not fetch it. */
   readonly client_metadata_url: string | null;
+  /** The beginning of the redirect URIs of OAuth clients. */
   readonly return_url: string;
   readonly oauth_clients: readonly ShownClient[];
+  /** Authorization servers that let no client register itself, and of which no client is known. */
   readonly oauth_needed: readonly (Concerned & {
     readonly issuer: string;
     readonly redirect_uri: string;
+    /** Some origins of the servers. */
     readonly origins: readonly string[];
   })[];
+  /** The identity providers that are known by name. */
   readonly providers: readonly {
     readonly name: string;
     readonly title: string;
@@ -56,7 +63,9 @@ interface ShownSetup {
     readonly allowed_origins: readonly string[];
     readonly servers: number;
   }[];
+  /** Identity providers that servers name and that the settings do not have. */
   readonly providers_missing: readonly (Concerned & { readonly name: string })[];
+  /** Origins of servers to which their identity provider's tokens may not be sent. */
   readonly origins_missing: readonly (Concerned & { readonly provider: string; readonly origin: string })[];
 }
 
@@ -74,6 +83,7 @@ export class Setup {
     this.#parts = parts;
   }
 
+  /** Returns the set-up, and what the servers lack. */
   async show(servers: Iterable<ServerHead>): Promise<ShownSetup> {
     const { context, config, authorization } = this.#parts;
     const { clients } = authorization;
@@ -110,7 +120,10 @@ export class Setup {
     };
   }
 
-  /** Finds what servers need that is not set up: servers by issuer, provider, or provider and origin. */
+  /**
+   * Groups servers by what they sign in with, and by what they lack. `ofIssuers` and `ofProviders` have all, by issuer and by provider;
+   * `oauth`, `providers` and `origins` those that lack a client, a provider, or an allowed origin (by `<provider> <origin>`).
+   */
   needs(servers: Iterable<ServerHead>) {
     const { context, authorization } = this.#parts;
     const found = {
@@ -135,6 +148,7 @@ export class Setup {
     return found;
   }
 
+  /** Lists the clients of the settings and those that are stored, with the number of servers that use each. */
   async #clients(ofIssuers: ReadonlyMap<string, readonly unknown[]>): Promise<ShownClient[]> {
     const { context, config, authorization } = this.#parts;
     const servers = (issuer: string) => ofIssuers.get(issuer)?.length ?? 0;
@@ -177,7 +191,7 @@ const settingsOf = ({ secret, authMethod, scopes = [], allowedOrigins = [] }: St
   allowed_origins: allowedOrigins,
 });
 
-/** Returns what a server with an identity provider lacks; undefined: nothing. */
+/** Returns what a server with an identity provider lacks, as a group of `needs` and its name in it; undefined: nothing. */
 function lackOf(
   { auth: { provider: name = '' }, remoteUrl }: ServerHead,
   provider: Provider | undefined,
@@ -195,7 +209,7 @@ function add(groups: Map<string, ServerHead[]>, name: string, server: ServerHead
   else groups.set(name, [server]);
 }
 
-/** The largest groups first. */
+/** Returns the largest groups, the largest one first. */
 const largest = (groups: ReadonlyMap<string, readonly ServerHead[]>) =>
   [...groups].toSorted(([, one], [, other]) => other.length - one.length).slice(0, MAX_SHOWN);
 

@@ -162,6 +162,25 @@ describe('a failed inspection', () => {
     });
     expect(await inspect(server.origin, { auth: { kind } })).toMatchObject({ outcome });
   });
+
+  it.each([
+    [404, 'not_mcp'],
+    [410, 'not_mcp'],
+    [500, 'unreachable'],
+    [503, 'unreachable'],
+  ])('whose handshake is refused in JSON-RPC with HTTP %i means %s', async (status, outcome) => {
+    await using server = await listen((request, response) => {
+      void readBody(request).then(({ message }) => {
+        const error = { code: -32_001, message: 'Not found' };
+        response.writeHead(status, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ jsonrpc: '2.0', id: message.id, error }));
+      });
+    });
+    expect(await inspect(server.origin, { auth: { kind: 'unknown' } })).toMatchObject({
+      outcome,
+      reason: expect.stringContaining(String(status)),
+    });
+  });
 });
 
 describe('after the handshake', () => {

@@ -6,12 +6,33 @@ import { Icon, Trouble } from './parts.js';
 
 /**
  * A modal dialog. Escape closes it, and the focus returns to where it was.
- * @param {{ title: string, onClose: () => void, isWide?: boolean, children: Children }} props
+ * @param {{ title: string, onClose: () => void, isWide?: boolean, keep?: string | undefined, children: Children }} props
+ *   keep: why only a button of the content may close it now, which is said to those who try otherwise
  */
-export function Dialog({ title, onClose, isWide = false, children }) {
+export function Dialog({ title, onClose, isWide = false, keep, children }) {
   const id = useId();
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const isGone = useRef(false);
+  const [isHeld, setHeld] = useState(false);
+  const closed = () => {
+    if (isGone.current) return;
+    if (keep === undefined) return onClose();
+    // Browsers let a page refuse Escape once.
+    dialog.current?.showModal();
+    setHeld(true);
+  };
+  /** @param {Event} event */
+  const cancelled = event => {
+    if (keep === undefined) return;
+    event.preventDefault();
+    setHeld(true);
+  };
+  useEffect(() => {
+    if (keep === undefined) return undefined;
+    const ask = (/** @type {Event} */ event) => event.preventDefault();
+    addEventListener('beforeunload', ask);
+    return () => removeEventListener('beforeunload', ask);
+  }, [keep]);
   useEffect(() => {
     const element = dialog.current;
     const opener = document.activeElement;
@@ -24,13 +45,14 @@ export function Dialog({ title, onClose, isWide = false, children }) {
       if (opener instanceof HTMLElement) opener.focus();
     };
   }, []);
-  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${() => isGone.current || onClose()}>
+  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${closed} onCancel=${cancelled}>
     <header>
       <h2 id=${id}>${title}</h2>
       <button type="button" class="icon-only" aria-label="Close" onClick=${() => dialog.current?.close()}>
         <${Icon} name="close" />
       </button>
     </header>
+    ${keep !== undefined && isHeld && html`<p class="callout warn" role="alert">${keep}</p>`}
     ${children}
   </dialog>`;
 }
@@ -54,7 +76,7 @@ export function Form({ verb, isDanger = false, onClose, onSend, children }) {
       await onSend(fieldsOf(form), form);
       if (isThere.current) setState({ isSending: false });
     } catch (error) {
-      setState({ isSending: false, problem: /** @type {Error} */ (error) });
+      setState({ isSending: false, problem: inLabels(/** @type {Error} */ (error), form) });
     }
   };
   return html`<form onSubmit=${send}>
@@ -65,6 +87,38 @@ export function Form({ verb, isDanger = false, onClose, onSend, children }) {
       <button class=${isDanger ? 'danger' : 'first'} disabled=${state.isSending}>${verb}</button>
     </div>
   </form>`;
+}
+
+/**
+ * Returns a refusal that names fields as the form does: `remote_url: must be …` becomes `Address: must be …`.
+ * @param {Error & { requestId?: string | undefined }} error @param {HTMLFormElement} form
+ */
+function inLabels({ message, requestId }, form) {
+  const named = message.replaceAll(/(^|; )([a-z_]+(?:\.[a-z_]+)*): /g, (whole, before, path) => {
+    const control = form.elements.namedItem(path.split('.').at(-1));
+    const label = control instanceof HTMLElement && form.querySelector(`label[for="${control.id}"]`);
+    return label ? `${before}${label.firstChild?.textContent}: ` : whole;
+  });
+  return { message: named, requestId };
+}
+
+/** Returns where the JSON is wrong. Engines word their errors differently, and name the line or quote what is there. @param {string} error */
+function placeIn(error) {
+  const [, line, column] = /line (\d+) column (\d+)/.exec(error) ?? [];
+  if (line !== undefined) return ` Look at line ${line}, character ${column}.`;
+  const [, quoted] = /"(.+)"(?:\.\.\.)? is not valid JSON/s.exec(error) ?? [];
+  return quoted === undefined ? '' : ` Look near ${quoted.trim().replaceAll(/\s+/g, ' ')}`;
+}
+
+/** Reads a field that has JSON. @param {string} what @param {string} text @returns {any} @throws Error for people */
+export function jsonOf(what, text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${what} must be JSON, such as ["a"] or {"b": 1}.${placeIn(String(error))}`, {
+      cause: error,
+    });
+  }
 }
 
 /** @param {HTMLFormElement} form @returns {Record<string, string>} */

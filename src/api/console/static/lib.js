@@ -53,10 +53,12 @@ export const session = signal(/** @type {Session | 'unknown' | 'none'} */ ('unkn
 export const whySignedOut = signal('');
 
 /** Returns why this session may not change anything; undefined if it may. */
-export const whyReadOnly = () =>
-  typeof session.value === 'object' && session.value.role === 'admin_read'
-    ? 'This session is read-only: its key has the scope admin_read. Sign in with an admin key to change things.'
-    : undefined;
+export function whyReadOnly() {
+  if (typeof session.value !== 'object' || session.value.role !== 'admin_read') return undefined;
+  return session.value.key_id === 'operator'
+    ? 'This session is read-only, as its link was made with --read-only. To change things, run `switchboard console` without it.'
+    : 'This session is read-only: its key has the scope admin_read. Sign in with an admin key to change things.';
+}
 
 /** Whether this browser is signed in with a key. @param {string} id */
 export const isOwnKey = id => typeof session.value === 'object' && session.value.key_id === id;

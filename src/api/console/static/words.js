@@ -17,6 +17,10 @@ export const share = value => SHARE.format(value);
 export const counted = (count, one, many = one === 'search' ? 'searches' : `${one}s`) =>
   `${number(count)} ${count === 1 ? one : many}`;
 
+const LIST = new Intl.ListFormat('en');
+/** @param {readonly string[]} texts */
+export const listed = texts => LIST.format(texts);
+
 /**
  * Returns the uses of which a key has none left this month.
  * @param {{ used_this_month: Record<string, number>, monthly_quota: Record<string, number | null> }} key
@@ -84,7 +88,7 @@ export const HEALTH = {
     tone: 'info',
     help: 'It answered the last check and asked for credentials.',
   },
-  not_mcp: { word: 'Not MCP', tone: 'bad', help: 'Its answers are not MCP.' },
+  not_mcp: { word: 'Not MCP', tone: 'bad', help: 'There is no MCP server at its address.' },
   unreachable: { word: 'Unreachable', tone: 'bad', help: 'It did not answer the last check.' },
   unvisited: { word: 'Not checked', tone: 'quiet', help: 'This address was never checked.' },
 };
@@ -109,6 +113,14 @@ export const OUTCOME = {
 
 /** Returns the words for a state, and the state itself if it has none. @param {Record<string, Said>} words @param {string} state @returns {Said} */
 export const said = (words, state) => words[state] ?? { word: state, tone: 'quiet' };
+
+/** Why requests were refused, by the code of the error. @type {Record<string, string>} */
+export const REFUSALS = {
+  unauthorized: 'no valid key',
+  insufficient_scope: 'the key lacks the scope',
+  rate_limited: 'too many requests',
+  quota_exceeded: 'the quota is used up',
+};
 
 /** @type {Record<string, string>} */
 const WARNINGS = {

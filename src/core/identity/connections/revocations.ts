@@ -1,4 +1,4 @@
-import { and, eq, inArray, isNull } from 'drizzle-orm';
+import { and, eq, gt, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Connections } from './connections.ts';
@@ -6,7 +6,9 @@ import { serverTarget, type Holdings } from './holdings.ts';
 import type { ConnectionRow } from './stored-tokens.ts';
 import { revokedBy } from '../webhooks/events.ts';
 import type { IdentityContext } from '../context.ts';
-import { authSessions, connections, manageLinks, userCalls } from '../schema.ts';
+import { authSessions, connections, manageLinks, tokenFamilies, userCalls } from '../schema.ts';
+import { isLiveKey } from '../../access/api-key.ts';
+import { apiKeys } from '../../access/schema.ts';
 import { failed, giveBackWaiting } from '../sign-in/session-store.ts';
 import { findUser, lockUser, requireUserId } from '../../access/tenants.ts';
 import { endTokens } from '../tokens/refresh-tokens.ts';
@@ -17,6 +19,19 @@ interface Which {
   readonly serverId?: string | undefined;
   readonly connectionId?: string | undefined;
 }
+
+/** The numbers of things of a user that a revocation ends. */
+interface Held {
+  readonly connections: number;
+  /** Families of refresh tokens: one for each sign-in at an app that still lasts. */
+  readonly identity_sessions: number;
+  /** Sign-ins at providers and servers that have begun. */
+  readonly pending_sign_ins: number;
+  /** Keys that act for the user. */
+  readonly keys: number;
+}
+
+const NOTHING: Held = { connections: 0, identity_sessions: 0, pending_sign_ins: 0, keys: 0 };
 
 /** Revokes everything a user has, or one connection. */
 export class Revocations {
@@ -55,22 +70,43 @@ export class Revocations {
     return true;
   }
 
-  async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<void> {
+  /** Counts what `revoke` would end of a user. An unknown user has nothing. @throws SwitchboardError `invalid_request` */
+  async held(tenantId: string, externalId: string): Promise<Held> {
+    const { db } = this.#context;
+    const user = await findUser(db, tenantId, requireUserId(externalId));
+    return user ? countHeld(db, user.id) : NOTHING;
+  }
+
+  /** Revokes everything of a user, and counts it. An unknown user had nothing. @throws SwitchboardError `invalid_request` */
+  async revokeAll(actor: Actor & { tenantId: string }, externalId: string): Promise<Held> {
+    const user = await findUser(this.#context.db, actor.tenantId, requireUserId(externalId));
+    return user ? this.revokeUser(actor, user.id) : NOTHING;
+  }
+
+  /** Revokes everything of a user, and counts it. */
+  async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<Held> {
     const { db, audit, outbox, events } = this.#context;
     const { tenantId } = actor;
-    await db.transaction(async tx => {
-      if (!(await lockUser(tx, tenantId, userId))) return;
+    const ended = await db.transaction(async tx => {
+      if (!(await lockUser(tx, tenantId, userId))) return NOTHING;
+      const held = await countHeld(tx, userId);
+      for (const { id: key } of await liveKeys(tx, userId)) {
+        const meta = { key, with_user: true };
+        await audit.record(actor, { event: 'key_revoked', outcome: 'ok', userId, meta }, tx);
+      }
       await endTokens(tx, userId, 'revoked');
       await tx.delete(manageLinks).where(eq(manageLinks.userId, userId));
       await tx.delete(userCalls).where(eq(userCalls.userId, userId));
       await this.#endSessions(tx, userId);
       for (const row of await this.#lockConnections(tx, userId))
         await this.#connections.remove(tx, row, revokedBy(actor));
-      await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId }, tx);
+      await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId, meta: { ...held } }, tx);
+      return held;
     });
     this.#holdings.forget(tenantId, userId);
     outbox.kick();
     events.kick();
+    return ended;
   }
 
   /** Ends one connection, from the user's own page. Resolves to false if it no longer exists or belongs to another user. */
@@ -142,4 +178,21 @@ export class Revocations {
     if (ids.length === 0) return;
     await tx.update(authSessions).set(failed('revoked')).where(inArray(authSessions.idHash, ids));
   }
+}
+
+const liveKeys = (db: Database, userId: string) =>
+  db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.userId, userId), isLiveKey));
+
+async function countHeld(db: Database, userId: string): Promise<Held> {
+  const isLiveFamily = and(isNull(tokenFamilies.revokedAt), gt(tokenFamilies.expiresAt, sql`now()`));
+  const isOpen = and(isNull(authSessions.finishedAt), gt(authSessions.expiresAt, sql`now()`));
+  return {
+    connections: await db.$count(connections, eq(connections.userId, userId)),
+    identity_sessions: await db.$count(tokenFamilies, and(eq(tokenFamilies.userId, userId), isLiveFamily)),
+    pending_sign_ins: await db.$count(authSessions, and(eq(authSessions.userId, userId), isOpen)),
+    keys: (await liveKeys(db, userId)).length,
+  };
 }

@@ -200,10 +200,14 @@ export class NoHandshake extends SwitchboardError {
   }
 }
 
-/** A JSON-RPC error for `initialize`: the server speaks the protocol but refuses the client. */
+/** A JSON-RPC error for `initialize`. Unless the HTTP status says otherwise, the server speaks the protocol but refuses the client. */
 export class HandshakeRefused extends SwitchboardError {
-  constructor(message: string) {
-    super('upstream_protocol', `The MCP server refused initialize: ${sanitise(message)}.`);
+  readonly httpStatus: number;
+
+  constructor(httpStatus: number, message: string) {
+    const status = httpStatus >= 400 ? ` (HTTP ${httpStatus})` : '';
+    super('upstream_protocol', `The MCP server refused initialize${status}: ${sanitise(message)}.`);
+    this.httpStatus = httpStatus;
   }
 }
 
@@ -213,7 +217,7 @@ export function readVersion({ status, answer, problem }: RpcReply): string {
     const failure = problem();
     throw status === 400 || status === 404 || status === 405 ? new NoHandshake(status, failure) : failure;
   }
-  if ('error' in answer) throw new HandshakeRefused(answer.error.message);
+  if ('error' in answer) throw new HandshakeRefused(status, answer.error.message);
   const version = isObject(answer.result) ? answer.result['protocolVersion'] : undefined;
   if (typeof version === 'string' && isLegacyVersion(version)) return version;
   throw brokeProtocol('responded to initialize without a supported protocol version');

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, filter, hrefOf, html, isOnline, place, useLoaded } from '../lib.js';
 import { ChoiceFilter, Empty, Filters, Loaded, Pager, Screen, State, Table, TextFilter } from '../parts.js';
-import { ago, dateTime, eventWords, OUTCOME, said } from '../words.js';
+import { ago, dateTime, eventWords, OUTCOME, REFUSALS, said } from '../words.js';
 
 const LIMIT = 50;
 const FOLLOW_MS = 2_500;
@@ -35,6 +35,8 @@ const EVENTS = [
   'provider_revocation',
   'refresh_race',
   'refresh_reuse',
+  'request_refused',
+  'server_added',
   'server_changed',
   'server_deactivated',
   'server_reactivated',
@@ -67,16 +69,10 @@ export default function Activity() {
       <${ChoiceFilter} name="event" label="Event" isMain choices=${EVENTS.map(event => [event, eventWords(event)])} />
       <${ChoiceFilter} name="outcome" label="Outcome" choices=${Object.entries(OUTCOME).map(([value, { word }]) => [value, word])} />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
-      <${TextFilter} name="key_id" label="Key" placeholder="Id, or operator" />
-      <${TextFilter} name="user" label="User" placeholder="usr_…" />
+      <${TextFilter} name="key" label="Key, acting or acted on" placeholder="Id, or operator" />
+      <${TextFilter} name="user" label="User" placeholder="Your app's id" />
     <//>
-    ${
-      isUserOfApp(filters['user'])
-        ? html`<${Empty} title="Users are named by their internal id here.">
-            The log does not have your app's id for a user. Choose a <code>usr_…</code> in a record to see what else concerns it.
-          <//>`
-        : html`<${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} names=${names.data ?? NO_NAMES} />`
-    }
+    <${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} names=${names.data ?? NO_NAMES} />
   <//>`;
 }
 
@@ -90,12 +86,16 @@ async function keyNames(signal) {
   return new Map(keys.map((/** @type {any} */ { id, name }) => [id, name]));
 }
 
-/** @param {string | undefined} user */
-const isUserOfApp = user => user !== undefined && !/^usr_[0-9A-Za-z]{1,40}$/.test(user);
+/** Returns the query of filters. A user is named by your app's id, or by the internal one. @param {Record<string, string>} filters */
+const queryOf = ({ user, ...filters }) =>
+  /^usr_[0-9A-Za-z]{22}$/.test(user ?? '') ? { ...filters, user } : { ...filters, user_id: user };
 
 /** @param {{ filters: Record<string, string>, names: ReadonlyMap<string, string> }} props */
 function Paged({ filters, names }) {
-  const list = useLoaded(signal => ask('audit', { query: { ...filters, limit: LIMIT }, signal }), []);
+  const list = useLoaded(
+    signal => ask('audit', { query: { ...queryOf(filters), limit: LIMIT }, signal }),
+    [],
+  );
   return html`<${Loaded} from=${list}>
     ${(/** @type {any} */ { audit, next_cursor }) =>
       audit.length === 0
@@ -118,7 +118,7 @@ function Followed({ filters: { cursor: _page, ...filters }, names }) {
       if (isOnline.value && document.visibilityState === 'visible')
         await ask('audit', {
           query: {
-            ...filters,
+            ...queryOf(filters),
             limit: LIMIT,
             after: known.length === 0 ? undefined : Math.max(0, known[0].id - OVERLAP),
           },
@@ -184,7 +184,11 @@ const Records = ({ records, names }) =>
       },
       {
         head: 'Details',
-        cell: (/** @type {any} */ { details }) => html`<${Details} details=${details} names=${names} />`,
+        cell: (/** @type {any} */ { details, key_id, user, user_id }) =>
+          html`<span class="details">
+            ${key_id && user && html`<span><span class="quiet">user</span> <${User} id=${user} appId=${user_id} /></span>`}
+            <${Details} details=${details} names=${names} />
+          </span>`,
       },
     ]}
   />`;
@@ -196,13 +200,20 @@ const ACTORS = {
   page: 'User, on their page',
 };
 
-/** @param {{ key_id: string | null, user: string | null, tenant: string | null, ip: string | null, names: ReadonlyMap<string, string> }} props */
-const Who = ({ key_id, user, tenant, ip, names }) =>
+/** @param {{ key_id: string | null, user: string | null, user_id: string | null, tenant: string | null, ip: string | null, names: ReadonlyMap<string, string> }} props */
+const Who = ({ key_id, user, user_id, tenant, ip, names }) =>
   html`<span class="named">
-    ${key_id && html`<a href=${hrefOf('activity', { key_id })}>${ACTORS[key_id] ?? html`<${Key} id=${key_id} names=${names} />`}</a>`}
-    ${user && html`<a href=${hrefOf('activity', { user })}><code>${user}</code></a>`}
+    ${
+      key_id
+        ? html`<a href=${hrefOf('activity', { key: key_id })}>${ACTORS[key_id] ?? html`<${Key} id=${key_id} names=${names} />`}</a>`
+        : user && html`<${User} id=${user} appId=${user_id} />`
+    }
     <small class="quiet">${[tenant, ip].filter(Boolean).join(' · ')}</small>
   </span>`;
+
+/** A user by the app's own id. @param {{ id: string, appId: string | null }} props */
+const User = ({ id, appId }) =>
+  html`<a href=${hrefOf('activity', { user: id })} title=${id}>${appId ?? html`<code>${id}</code>`}</a>`;
 
 /** A key by its name, if it has one. @param {{ id: string, names: ReadonlyMap<string, string> }} props */
 const Key = ({ id, names }) => html`<span>${names.get(id)} <code>${id}</code></span>`;
@@ -211,6 +222,11 @@ const Key = ({ id, names }) => html`<span>${names.get(id)} <code>${id}</code></s
 const DETAIL_WORDS = {
   serverId: 'server',
   for_user: 'for one user',
+  with_user: 'with its user',
+  calls: 'calls per month',
+  searches: 'searches per month',
+  further: 'further ones since the last record',
+  reason: 'because',
   justInTime: 'during a call',
   overlap_sec: 'overlap in seconds',
   dead_since: 'unreachable since',
@@ -218,22 +234,22 @@ const DETAIL_WORDS = {
 
 /** @param {{ details: Record<string, unknown>, names: ReadonlyMap<string, string> }} props */
 const Details = ({ details, names }) =>
-  html`<span class="details">
-    ${Object.entries(details)
-      .filter(([, value]) => value !== false)
-      .map(
-        ([name, value]) =>
-          html`<span key=${name}>
+  html`${Object.entries(details)
+    .filter(([, value]) => value !== false && value !== 0)
+    .map(
+      ([name, value]) =>
+        html`<span key=${name}>
             <span class="quiet">${DETAIL_WORDS[name] ?? name.replaceAll('_', ' ')}</span>
             ${value !== true && html` <${Detail} name=${name} value=${String(value)} names=${names} />`}
           </span>`,
-      )}
-  </span>`;
+    )}`;
 
 /** @param {{ name: string, value: string, names: ReadonlyMap<string, string> }} props */
 function Detail({ name, value, names }) {
   if (name === 'server' || name === 'serverId')
     return html`<a href=${hrefOf(['catalogue', value])}>${value}</a>`;
-  if (name === 'key' || names.has(value)) return html`<${Key} id=${value} names=${names} />`;
+  if (name === 'key' || names.has(value))
+    return html`<a href=${hrefOf('activity', { key: value })}><${Key} id=${value} names=${names} /></a>`;
+  if (name === 'reason') return html`<span>${REFUSALS[value] ?? value}</span>`;
   return html`<span>${name === 'dead_since' ? dateTime(value) : value.replaceAll(',', ', ')}</span>`;
 }

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Dialog, Field, Form } from '../dialog.js';
+import { Dialog, Field, Form, jsonOf } from '../dialog.js';
 import { ask, html } from '../lib.js';
 import { Section, Tag } from '../parts.js';
 import { duration } from '../words.js';
@@ -14,15 +14,12 @@ export function CallDialog({ server, tool, onClose, onDone }) {
   /** @param {Record<string, string>} given */
   const call = async given => {
     setResult(undefined);
-    const args = isJson ? read('The arguments', given['json'] || '{}') : argumentsOf(fields ?? [], given);
+    const args = isJson ? jsonOf('The arguments', given['json'] || '{}') : argumentsOf(fields ?? [], given);
     const startedAt = performance.now();
-    const answer = await ask('call', {
-      method: 'POST',
-      body: { server_id: server.id, name: tool.name, arguments: args },
-    });
+    const body = { server_id: server.id, name: tool.name, arguments: args };
+    // The call may have shown how the server lets callers in, also by a refusal.
+    const answer = await ask('call', { method: 'POST', body }).finally(onDone);
     setResult({ answer, tookMs: performance.now() - startedAt });
-    // The call may have shown how the server lets callers in.
-    onDone();
   };
   return html`<${Dialog} title=${`Call ${tool.name}`} isWide onClose=${onClose}>
     <p class="quiet">On ${server.name}, as your tenant. ${tool.description}</p>
@@ -123,20 +120,15 @@ const argumentsOf = (fields, given) =>
       return [
         [
           name,
-          kind === 'text' ? text : kind === 'number' || kind === 'integer' ? Number(text) : read(name, text),
+          kind === 'text'
+            ? text
+            : kind === 'number' || kind === 'integer'
+              ? Number(text)
+              : jsonOf(name, text),
         ],
       ];
     }),
   );
-
-/** @param {string} name @param {string} text @returns {unknown} */
-function read(name, text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Error(`${name} must be JSON, such as ["a"] or {"b": 1}.`);
-  }
-}
 
 /** @param {{ schema: unknown }} props */
 const AsJson = ({ schema }) =>

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Change, Confirm } from '../dialog.js';
+import { Change, Confirm, Dialog } from '../dialog.js';
 import { ask, hrefOf, html, place, say, useLoaded } from '../lib.js';
 import {
   ChoiceFilter,
@@ -15,7 +15,7 @@ import {
   TextFilter,
   Time,
 } from '../parts.js';
-import { CONNECTION, said } from '../words.js';
+import { CONNECTION, counted, listed, said } from '../words.js';
 
 const LIMIT = 50;
 
@@ -151,21 +151,47 @@ const RevokeOne = ({ connection, onClose, onDone }) =>
     </p>
   <//>`;
 
+/**
+ * Counts what a user has, in words; empty if nothing.
+ * @param {{ connections: number, keys: number, identity_sessions: number, pending_sign_ins: number }} held
+ */
+const inWords = ({ connections, keys, identity_sessions, pending_sign_ins }) =>
+  listed(
+    [
+      [connections, 'connection'],
+      [keys, 'key'],
+      [identity_sessions, 'identity session'],
+      [pending_sign_ins, 'pending sign-in'],
+    ].flatMap(([count, one]) => (Number(count) === 0 ? [] : [counted(Number(count), String(one))])),
+  );
+
 /** @param {{ user: string, tenant: string, onClose: () => void, onDone: () => void }} props */
-const RevokeAll = ({ user, tenant, onClose, onDone }) =>
-  html`<${Confirm}
-    title=${`Revoke everything of ${user}?`}
+function RevokeAll({ user, tenant, onClose, onDone }) {
+  const query = { tenant, user_id: user };
+  const held = useLoaded(signal => ask('users/holdings', { query, signal }), [user, tenant]);
+  const nothing = `Nothing was found for ${user} in tenant ${tenant}.`;
+  const title = `Revoke everything of ${user}?`;
+  if (held.data === undefined || inWords(held.data) === '')
+    return html`<${Dialog} title=${title} onClose=${onClose}>
+      <${Loaded} from=${held}>
+        ${() => html`<p>${nothing} Check the id and the tenant.</p>`}
+      <//>
+      <div class="buttons"><button type="button" onClick=${onClose}>Close</button></div>
+    <//>`;
+  return html`<${Confirm}
+    title=${title}
     verb="Revoke everything"
     onClose=${onClose}
     onConfirm=${async () => {
-      await ask('users/revoke', { method: 'POST', body: { tenant, user_id: user } });
-      say(`Revoked everything of ${user}.`);
+      const { ended } = await ask('users/revoke', { method: 'POST', body: query });
+      const words = inWords(ended);
+      say(words === '' ? nothing : `Ended ${words} of ${user}.`, words === '' ? 'bad' : 'good');
       onDone();
     }}
   >
     <p>
-      Ends all connections, sign-ins, tokens and keys of <strong>${user}</strong> in tenant <code>${tenant}</code>. The user can
-      sign in and connect again.
+      Ends <strong>${inWords(held.data)}</strong> of <strong>${user}</strong> in tenant <code>${tenant}</code>. An app that still
+      has the user can sign in and connect again.
     </p>
-    <p class="quiet">Check the id: Switchboard does not say whether it knows the user.</p>
   <//>`;
+}

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
-import { Dialog, Field, Form } from '../dialog.js';
+import { Dialog, Field, Form, jsonOf } from '../dialog.js';
 import { ask, html, say } from '../lib.js';
+import { counted } from '../words.js';
 
 /** The things that a server may require, in the words of an entry. @type {readonly (readonly [string, string])[]} */
 const AUTH_KINDS = [
@@ -22,7 +23,7 @@ export function EntryDialog({ server, onClose, onSaved }) {
   const [isJson, setJson] = useState(false);
   /** @param {Record<string, string>} fields */
   const save = async fields => {
-    const entry = isJson ? JSON.parse(fields['json'] ?? '') : entryOf(fields, server);
+    const entry = isJson ? jsonOf('The entry', fields['json'] ?? '') : entryOf(fields, server);
     const saved = await store(entry, server);
     for (const warning of saved.warnings ?? []) say(warning, 'bad');
     say(server ? `Saved ${saved.name}.` : `Added ${saved.name}.`);
@@ -73,12 +74,11 @@ const isTaken = id =>
 async function readTools({ id, name, access }) {
   if (access.status !== 'open' && access.status !== 'unknown') return;
   await ask(`catalogue/${encodeURIComponent(id)}/tools`, { method: 'POST', body: {} }).then(
-    ({ tools }) => {
-      say(`${name} has ${tools} tools.`);
-      dispatchEvent(new CustomEvent('server-changed', { detail: id }));
-    },
+    ({ tools }) => say(`${name} has ${counted(tools, 'tool')}.`),
     problem => say(`${name} did not list its tools: ${problem.message}`, 'bad'),
   );
+  // A refusal may have shown how the server lets callers in.
+  dispatchEvent(new CustomEvent('server-changed', { detail: id }));
 }
 
 /** @param {{ server?: any }} props */

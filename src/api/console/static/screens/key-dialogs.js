@@ -15,12 +15,14 @@ const USUAL = new Set(['search', 'proxy', 'identity']);
 /** A key of a user takes no others. */
 const OF_A_USER = new Set(['search', 'proxy']);
 
+const KEEP = 'The key is lost if you leave now. Copy it, then choose “I have copied it”.';
+
 /** Shows a new key, for the only time. @param {{ made: any, onClose: () => void }} props */
 const NewKey = ({ made, onClose }) =>
   html`<div role="status">
     <p>This is the key of <strong>${made.name}</strong>. Copy it now: it is never shown again.</p>
     <p class="new-key"><${Copyable} text=${made.key} label="the key" /></p>
-    <div class="buttons"><button type="button" class="first" onClick=${onClose}>Done</button></div>
+    <div class="buttons"><button type="button" class="first" onClick=${onClose}>I have copied it</button></div>
   </div>`;
 
 /** @param {{ onClose: () => void, onDone: () => void }} props */
@@ -45,7 +47,7 @@ export function CreateDialog({ onClose, onDone }) {
     );
     onDone();
   };
-  return html`<${Dialog} title=${made ? 'The key was created' : 'Create a key'} onClose=${onClose}>
+  return html`<${Dialog} title=${made ? 'The key was created' : 'Create a key'} onClose=${onClose} keep=${made ? KEEP : undefined}>
     ${
       made
         ? html`<${NewKey} made=${made} onClose=${onClose} />`
@@ -146,7 +148,7 @@ export function RotateDialog({ one, onClose, onDone }) {
     onClose();
     if (made) onDone();
   };
-  return html`<${Dialog} title=${made ? 'The key was rotated' : `Rotate ${one.name}?`} onClose=${close}>
+  return html`<${Dialog} title=${made ? 'The key was rotated' : `Rotate ${one.name}?`} onClose=${close} keep=${made ? KEEP : undefined}>
     ${
       made
         ? html`<${NewKey} made=${made} onClose=${close} />`

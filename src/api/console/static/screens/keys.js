@@ -63,7 +63,7 @@ function List({ made, onCreate }) {
     /** @type {{ what: 'edit' | 'rotate' | 'revoke', one: any } | undefined} */ (undefined),
   );
   return html`<${Filters}>
-      <${TextFilter} name="q" label="Text" placeholder="Name or id" isMain />
+      <${TextFilter} name="q" label="Text" placeholder="Name, id or user" isMain />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
       <${ChoiceFilter}
         name="state"
@@ -109,8 +109,11 @@ const Rows = ({ rows, onAsk }) =>
     columns=${[
       {
         head: 'Key',
+        class: 'ids',
         cell: (/** @type {any} */ { id, name, tenant, user }) =>
-          html`<${Named} name=${name} id=${id} /><small class="quiet">${tenant}${user !== null && ` · acts for ${user}`}</small>`,
+          html`<${Named} name=${name} id=${id} /><small class="quiet"
+              >${tenant}${user !== null && html` · acts for <a href=${hrefOf('connections', { tenant, user_id: user })}>${user}</a>`}</small
+            >`,
       },
       {
         head: 'Scopes',

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, hrefOf, html, useLoaded } from '../lib.js';
 import { Bar, Empty, Loaded, Screen, Section, State, Table, Trouble } from '../parts.js';
-import { counted, duration, HEALTH, number, said, share, short, usedUp } from '../words.js';
+import { counted, duration, HEALTH, listed, number, REFUSALS, said, share, short, usedUp } from '../words.js';
 
 const EVERY_MS = 15_000;
 
@@ -44,7 +44,7 @@ export default function Overview() {
           <div class="columns"><${Days} days=${data.days} /><${Times} calls=${data.traffic.calls} /></div>
           <div class="columns">
             <div class="column"><${NextSteps} setup=${data.setup} unchecked=${data.servers.by_status.unvisited ?? 0} /><${Health} servers=${data.servers} /></div>
-            <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} errors=${data.traffic.errors} /></div>
+            <div class="column"><${TopServers} servers=${data.top_servers} /><${Errors} calls=${data.traffic.calls} errors=${data.traffic.errors} /><${Refusals} refusals=${data.traffic.refusals} /></div>
           </div>`}
     <//>
   <//>`;
@@ -87,8 +87,8 @@ function Figures({ status, degraded, servers, traffic, days, now }) {
     <${Figure} term="Calls today" value=${short(today.calls)} more=${failedWords(today)} />
     <${Figure}
       term="Calls a minute"
-      value=${now ? short(Math.round(now.rate)) : '–'}
-      more=${now ? failedNow(now.failed) : 'Counting…'}
+      value=${short(Math.round(now ? now.rate : meanRate(traffic)))}
+      more=${now ? failedNow(now.failed) : 'Since the start'}
     />
     <${Figure}
       term="Calls, p95"
@@ -102,6 +102,10 @@ function Figures({ status, degraded, servers, traffic, days, now }) {
     />
   </dl>`;
 }
+
+/** Returns the calls a minute since the start, which says most until there are two readings. @param {{ since: string, calls: { count: number } }} traffic */
+const meanRate = ({ since, calls }) =>
+  (60_000 * calls.count) / Math.max(60_000, Date.now() - Date.parse(since));
 
 /** @param {{ calls: number, failed: number }} day */
 const failedWords = ({ calls, failed }) =>
@@ -227,9 +231,9 @@ async function quotaSteps(signal) {
   const { keys } = await ask('keys', { query: { state: 'active', limit: KEYS_READ }, signal });
   const spent = keys.filter((/** @type {any} */ key) => usedUp(key).length > 0);
   if (spent.length === 0) return [];
-  const names = spent.slice(0, 3).map((/** @type {any} */ { name }) => name);
-  const more = spent.length > names.length ? ` and ${number(spent.length - names.length)} more` : '';
-  const detail = `Requests of ${names.join(', ')}${more} are refused until next month, or until you raise the quota.`;
+  const names = spent.slice(0, 3).map((/** @type {any} */ { name }) => `“${name}”`);
+  const more = spent.length > names.length ? [`${number(spent.length - names.length)} more`] : [];
+  const detail = `The quota of ${listed([...names, ...more])} is used up. Further requests are refused until next month (UTC), or until you raise it.`;
   return [{ kind: 'quota_used_up', count: spent.length, detail, ids: [] }];
 }
 
@@ -369,3 +373,28 @@ function Errors({ calls: { count }, errors }) {
     }
   <//>`;
 }
+
+/** @param {{ refusals: readonly { code: string, limit: string | null, count: number }[] }} props */
+const Refusals = ({ refusals }) =>
+  html`<${Section}
+    title="Refused requests since the start"
+    actions=${html`<a href=${hrefOf('activity', { event: 'request_refused' })}>By key</a>`}
+  >
+    ${
+      refusals.length === 0
+        ? html`<${Empty} title="No request was refused." />`
+        : html`<${Table}
+            caption="Refused requests"
+            rows=${refusals}
+            keyOf=${(/** @type {any} */ { code, limit }) => `${code} ${limit}`}
+            columns=${[
+              {
+                head: 'Because',
+                cell: (/** @type {any} */ { code, limit }) =>
+                  html`${REFUSALS[code] ?? code}${limit !== null && html` <code class="quiet">${limit}</code>`}`,
+              },
+              { head: 'Requests', class: 'num', cell: (/** @type {any} */ { count }) => number(count) },
+            ]}
+          />`
+    }
+  <//>`;

@@ -242,7 +242,10 @@ function WhyNot({ about, placement }) {
           <${Facts}
             facts=${[
               placement.rank !== null && ['Rank', `${placement.rank} of ${placement.candidates} candidates`],
-              placement.scores && ['Similarity', share(placement.scores.semantic)],
+              placement.scores && [
+                'Likeness in meaning',
+                `${share(placement.scores.semantic)}, before it is weighed against the words and the other servers`,
+              ],
               placement.dead && ['Health', 'Three failed checks in a row halve its score.'],
               placement.deprecated && [
                 'Deprecated',

@@ -116,7 +116,7 @@ const About = ({ server }) =>
           'For a client',
           html`<${Copyable} text=${new URL(`../mcp/${server.id}`, location.href).href} label="the address for a client" />`,
         ],
-        ['Transport', server.transport ?? 'Found out at the first call'],
+        ['Transport', server.transport ?? 'Detected whenever it is called'],
         [
           'From',
           server.registry ? `${server.registry.name} at ${server.registry.source}` : ORIGINS[server.origin],
