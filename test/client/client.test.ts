@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isSwitchboardError, Switchboard, SwitchboardError, unwrap } from '../../client/src/index.ts';
-import { generateApiKey } from '../../src/core/access/api-keys.ts';
+import { generateApiKey } from '../../src/core/access/key-text.ts';
 import { errorCodes } from '../../src/errors.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 import { startEverything, type Everything } from '../support/upstreams/everything.ts';

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { request } from 'undici';
-import { generateApiKey } from '../../src/core/access/api-keys.ts';
+import { generateApiKey } from '../../src/core/access/key-text.ts';
 import { startTestSwitchboard, type RunningSwitchboard } from '../support/switchboard.ts';
 
 let sb: RunningSwitchboard;

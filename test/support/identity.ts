@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, inject } from 'vitest';
-import { generateApiKey } from '../../src/core/access/api-keys.ts';
+import { generateApiKey } from '../../src/core/access/key-text.ts';
 import { SCOPES } from '../../src/core/access/caller.ts';
 import { apiKeys, tenants } from '../../src/core/access/schema.ts';
 import type { Clock } from '../../src/platform/time.ts';

@@ -9,8 +9,10 @@ import { noSuchPage, requireToken, route, type PageRequest, type Site } from '..
 import { seeOther, sendPage } from '../pages/page.ts';
 import { refusal } from '../pages/refusals.ts';
 import { consentPage, expiredPage, signedInPage, whoPage, type AskingClient } from './consent-page.ts';
-import { findResource } from './resources.ts';
+import { findResource, type Resource } from './resources.ts';
 import type { AuthorizationServer } from './server.ts';
+
+type ClientModel = NonNullable<Awaited<ReturnType<Provider['Client']['find']>>>;
 
 interface Parts {
   readonly server: AuthorizationServer;
@@ -41,29 +43,31 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     const provider = await server.provider();
     try {
       const { uid, params: asked } = await provider.interactionDetails(request, response);
-      const { client_id: clientId, redirect_uri: redirectUri } = asked as Record<string, string>;
-      const client = await provider.Client.find(clientId ?? '');
-      const resource = findResource(publicUrl, textOf(asked['resource']) ?? `${publicUrl}/mcp`);
-      if (uid !== params.uid || !client || clientId === undefined || !resource) return undefined;
-      const { serverId } = resource;
-      const isDocument = 'clientIdMetadataDocument' in client;
-      return {
-        provider,
-        clientId,
-        resource: resource.url,
-        client: {
-          name: client.clientName ?? (isDocument ? new URL(clientId).host : 'an unnamed app'),
-          publishedAt: isDocument ? new URL(clientId).host : undefined,
-          redirectUri: redirectUri ?? '',
-          serverName: serverId && (core.catalogue.get(serverId)?.name ?? serverId),
-          scopes: mcpScopesIn(textOf(asked['scope'])),
-        },
-      };
+      const client = await provider.Client.find(textOf(asked['client_id']));
+      const resource = findResource(publicUrl, textOf(asked['resource'], `${publicUrl}/mcp`));
+      if (uid !== params.uid || !client || !resource) return undefined;
+      const { clientId } = client;
+      return { provider, clientId, resource: resource.url, client: askingClient(client, resource, asked) };
     } catch (error) {
       // Without importing the package, which is loaded only when it is needed.
       if (error instanceof Error && 'error' in error) return undefined;
       throw error;
     }
+  }
+
+  function askingClient(
+    client: Pick<ClientModel, 'clientId' | 'clientName'>,
+    { serverId }: Resource,
+    asked: Readonly<Record<string, unknown>>,
+  ): AskingClient {
+    const publishedAt = 'clientIdMetadataDocument' in client ? new URL(client.clientId).host : undefined;
+    return {
+      name: client.clientName ?? publishedAt ?? 'an unnamed app',
+      publishedAt,
+      redirectUri: textOf(asked['redirect_uri']),
+      serverName: serverId && (core.catalogue.get(serverId)?.name ?? serverId),
+      scopes: mcpScopesIn(textOf(asked['scope'])),
+    };
   }
 
   async function showWho(page: ConsentRequest, { client }: Waiting, isLinkOver = false): Promise<void> {
@@ -150,4 +154,4 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
   });
 }
 
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+const textOf = (value: unknown, otherwise = ''): string => (typeof value === 'string' ? value : otherwise);

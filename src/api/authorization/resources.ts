@@ -8,7 +8,7 @@ export const RESOURCE_METADATA_PATH = '/.well-known/oauth-protected-resource';
 
 const MCP_PATH = /^\/mcp(?:\/([A-Za-z0-9][\w.-]*))?\/?$/;
 
-interface Resource {
+export interface Resource {
   /** Its address without a trailing slash. */
   readonly url: string;
   readonly path: string;

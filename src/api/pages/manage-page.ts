@@ -1,4 +1,4 @@
-import type { SignedInClient } from '../../core/access/api-key.ts';
+import type { SignedInClient } from '../../core/access/client-keys.ts';
 import type { ConnectionInfo } from '../../core/identity/connections/connections.ts';
 import type { ManagedConnection, ManageView, Offer } from '../../core/identity/manage.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';

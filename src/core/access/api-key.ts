@@ -2,7 +2,7 @@ import { and, gt, isNull, or, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import { OPERATOR_SCOPES, type Principal, type Scope, type Use } from './caller.ts';
 import { apiKeys } from './schema.ts';
-import { LOCAL_TENANT, type User } from './tenants.ts';
+import { LOCAL_TENANT } from './tenants.ts';
 
 export type KeyRow = typeof apiKeys.$inferSelect;
 
@@ -51,36 +51,6 @@ export interface NewKeyInput {
   readonly expiresAt?: Date | undefined;
   /** Default: no limit. */
   readonly quota?: QuotaChange | undefined;
-}
-
-/** The sign-in of an MCP client by a user. */
-export interface NewClientKey {
-  readonly tenantId: string;
-  readonly user: User;
-  readonly name: string;
-  readonly clientId: string;
-  /** The address that its tokens are for. */
-  readonly resource: string;
-  readonly scopes: readonly Scope[];
-  readonly expiresAt: Date;
-}
-
-/** The sign-ins of a user with an MCP client at another authorization server, which is their `resource`. */
-export interface ExternalClientKey extends Pick<NewClientKey, 'tenantId' | 'name' | 'clientId' | 'resource'> {
-  /** The caller's own id for the user. */
-  readonly userId: string;
-}
-
-/** A signed-in client for its user. */
-export interface SignedInClient {
-  /** The id of the key that stands for it. */
-  readonly id: string;
-  readonly name: string;
-  readonly clientId: string;
-  readonly resource: string;
-  readonly scopes: readonly Scope[];
-  readonly createdAt: Date;
-  readonly lastUsedAt: Date | undefined;
 }
 
 /** Renders a key for an operator; `user` is the caller's own id for its user. */

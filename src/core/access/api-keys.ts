@@ -1,96 +1,33 @@
-import { hash as digest, timingSafeEqual } from 'node:crypto';
-import { crc32 } from 'node:zlib';
-import { and, desc, eq, isNotNull, isNull, or, sql } from 'drizzle-orm';
+import { and, eq, isNull, or, sql } from 'drizzle-orm';
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Place } from '../../platform/database/columns.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { LastUsed } from '../../platform/database/write-behind.ts';
-import { base62OfUint32, randomBase62 } from '../../platform/ids.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import type { Metrics } from '../metrics.ts';
 import {
-  isLiveKey,
   keyInfo,
   quotaColumns,
   quotaMeta,
   scopesFor,
-  USER_SCOPES,
   type ApiKeyInfo,
-  type ExternalClientKey,
   type KeyRow,
   type NewApiKey,
-  type NewClientKey,
   type NewKeyInput,
   type QuotaChange,
-  type SignedInClient,
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
+import { ClientKeys } from './client-keys.ts';
 import { pageOfKeys, type KeyFilter } from './key-pages.ts';
+import { Digests, generateApiKey, hashApiKey, idOfApiKey, sameHash } from './key-text.ts';
 import { KeyUse, type UseCount } from './quota.ts';
 import { apiKeys, users } from './schema.ts';
 import { ensureTenant, ensureUser, LOCAL_TENANT, lockUser, requireUserId, Tenants } from './tenants.ts';
-
-const PREFIX = 'sbk_live_';
-const ID_LENGTH = 12;
-const SECRET_LENGTH = 32;
-const FORMAT = /^sbk_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{38}$/;
-
-/** Creates a key: `sbk_live_<12 id>_<32 secret><6 CRC-32>`, all base62. The secret has about 190 bits. */
-export function generateApiKey(): { id: string; key: string; hash: Uint8Array } {
-  const id = randomBase62(ID_LENGTH);
-  const body = `${PREFIX}${id}_${randomBase62(SECRET_LENGTH)}`;
-  const key = body + base62OfUint32(crc32(body));
-  return { id, key, hash: hashApiKey(key) };
-}
-
-/** Returns the key's public id, or undefined if its format or checksum is wrong. Needs no database query. */
-export function idOfApiKey(key: string): string | undefined {
-  if (!FORMAT.test(key)) return undefined;
-  const body = key.slice(0, -6);
-  if (base62OfUint32(crc32(body)) !== key.slice(-6)) return undefined;
-  return key.slice(PREFIX.length, PREFIX.length + ID_LENGTH);
-}
-
-/**
- * SHA-256: the secret is random and long, so a slow hash would add no protection. (Hashing it as text takes a third of the time.)
- */
-const hashApiKey = (key: string): Uint8Array => Buffer.from(digest('sha256', key, 'hex'), 'hex');
-
-/** How long a process remembers the digest of a key that was sent, and of how many keys. Longer texts are hashed each time. */
-const DIGEST_MS = 2_000;
-const MAX_DIGESTS = 1_000;
-const MAX_DIGESTED_CHARS = 256;
-
-/** Remembers digests for a moment: the clients of a busy server send the same keys again and again. */
-class Digests {
-  readonly #clock: Clock;
-  readonly #known = new Map<string, Uint8Array>();
-  #sinceMs = -Infinity;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  of(key: string): Uint8Array {
-    if (key.length > MAX_DIGESTED_CHARS) return hashApiKey(key);
-    const nowMs = monotonicMs(this.#clock);
-    if (nowMs - this.#sinceMs >= DIGEST_MS || this.#known.size >= MAX_DIGESTS) {
-      this.#known.clear();
-      this.#sinceMs = nowMs;
-    }
-    let found = this.#known.get(key);
-    if (!found) this.#known.set(key, (found = hashApiKey(key)));
-    return found;
-  }
-}
-
-/** Compares in constant time. */
-const sameHash = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.length && timingSafeEqual(a, b);
 
 /** How long a process caches a row that another process may have changed. */
 const CACHE_MS = 2_000;
@@ -120,6 +57,8 @@ interface ApiKeysOptions {
 export class ApiKeys {
   readonly tenants: Tenants;
   readonly use: KeyUse;
+  /** Keys that stand for the sign-ins of MCP clients. */
+  readonly clients: ClientKeys;
   readonly #audit: Audit;
   readonly #db: Database;
   readonly #clock: Clock;
@@ -136,6 +75,7 @@ export class ApiKeys {
     this.#clock = clock;
     this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
     this.#rows = new KeyRows(db, clock);
+    this.clients = new ClientKeys({ db, audit, onChange: id => this.#rows.changed(id) });
     this.#digests = new Digests(clock);
     this.#lastUsed = new LastUsed({
       clock,
@@ -224,93 +164,6 @@ export class ApiKeys {
     });
     this.#rows.changed(created.id);
     return created;
-  }
-
-  /**
-   * Creates the key that stands for a client's sign-in. It is sent by nobody: the client sends access tokens that name it.
-   * Resolves to its id; undefined if the user was revoked meanwhile.
-   */
-  async createForClient(
-    { tenantId, user, expiresAt, ...client }: NewClientKey,
-    actor: Partial<Actor>,
-  ): Promise<string | undefined> {
-    const id = await this.#db.transaction(async tx => {
-      const now = await lockUser(tx, tenantId, user.id);
-      if (now?.tokenEpoch !== user.tokenEpoch) return undefined;
-      const values = { ...client, scopes: [...client.scopes], userId: user.id, userEpoch: user.tokenEpoch };
-      const key = await this.#insert(tx, { ...values, tenantId, expiresAt });
-      const meta = { key: key.id, scopes: client.scopes.join(','), client: client.clientId };
-      const entry = { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta } as const;
-      await this.#audit.record(actor, entry, tx);
-      return key.id;
-    });
-    if (id !== undefined) this.#rows.changed(id);
-    return id;
-  }
-
-  /**
-   * Returns the id of the key that stands for a user's sign-ins with a client at another authorization server; creates it, and the
-   * user, if there is none. Undefined if the last one was revoked after the sign-in.
-   * @param signedInAt when the token was issued
-   */
-  async ensureClientKey(
-    { tenantId, userId, ...client }: ExternalClientKey,
-    signedInAt: Date,
-  ): Promise<string | undefined> {
-    return this.#db.transaction(async tx => {
-      await ensureTenant(tx, tenantId);
-      const user = await ensureUser(tx, tenantId, userId);
-      const [last] = await tx
-        .select()
-        .from(apiKeys)
-        .where(
-          and(
-            eq(apiKeys.userId, user.id),
-            eq(apiKeys.clientId, client.clientId),
-            eq(apiKeys.resource, client.resource),
-          ),
-        )
-        .orderBy(desc(apiKeys.createdAt))
-        .limit(1);
-      if (last?.revokedAt === null) return last.id;
-      if (last && last.revokedAt.getTime() >= signedInAt.getTime()) return undefined;
-      const scopes = USER_SCOPES;
-      const values = { ...client, scopes: [...scopes], userId: user.id, userEpoch: user.tokenEpoch };
-      const { id } = await this.#insert(tx, { ...values, tenantId });
-      const meta = { key: id, scopes: scopes.join(','), client: client.clientId };
-      await this.#audit.record(
-        {},
-        { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta },
-        tx,
-      );
-      return id;
-    });
-  }
-
-  /** Lets a client's sign-in last at least until a time, unless it has ended. */
-  async prolongClient(id: string, expiresAt: Date): Promise<void> {
-    const isClients = and(eq(apiKeys.id, id), isNotNull(apiKeys.clientId), isNull(apiKeys.revokedAt));
-    const later = sql`greatest(${apiKeys.expiresAt}, ${expiresAt.toISOString()}::timestamptz)`;
-    await this.#db.update(apiKeys).set({ expiresAt: later }).where(isClients);
-    this.#rows.changed(id);
-  }
-
-  /** Returns the clients that a user has signed in, the latest first. */
-  async listClients(userId: string): Promise<readonly SignedInClient[]> {
-    const rows = await this.#db
-      .select()
-      .from(apiKeys)
-      .where(and(eq(apiKeys.userId, userId), isNotNull(apiKeys.clientId), isLiveKey))
-      .orderBy(desc(apiKeys.createdAt));
-    return rows.map(row => ({
-      id: row.id,
-      name: row.name,
-      clientId: row.clientId ?? '',
-      resource: row.resource ?? '',
-      scopes: row.scopes,
-      createdAt: row.createdAt,
-      lastUsedAt: row.lastUsedAt ?? undefined,
-    }));
   }
 
   /** Creates the first key; returns undefined if a key already exists. */
@@ -436,6 +289,11 @@ export class ApiKeys {
     });
     this.#rows.changed(id);
     return keyInfo(row, user);
+  }
+
+  /** Discards what this process has cached of a key that was revoked with its user. */
+  forget(id: string): void {
+    this.#rows.changed(id);
   }
 
   /** Waits for pending writes. */

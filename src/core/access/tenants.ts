@@ -102,13 +102,7 @@ export class Tenants {
       ...(name === undefined ? {} : { name: name === '' ? null : name }),
       ...(mode === undefined ? {} : { signInMode: mode }),
       ...(returnUrls === undefined ? {} : { returnUrls: [...new Set(returnUrls.map(requireReturnUrl))] }),
-      ...(signIn === undefined
-        ? {}
-        : {
-            pageProvider: signIn?.provider ?? null,
-            pageClaim: signIn?.user_id ?? null,
-            pageDomain: signIn?.domain?.toLowerCase() ?? null,
-          }),
+      ...signInColumns(signIn),
     };
     if (Object.keys(changes).length === 0) return this.get(id);
     return this.#db.transaction(async tx => {
@@ -124,6 +118,13 @@ export class Tenants {
       return info(row);
     });
   }
+}
+
+/** Returns the columns for a change of how users sign in without a link; null removes it. */
+function signInColumns(signIn: TenantInfo['sign_in'] | undefined) {
+  if (signIn === undefined) return {};
+  const { provider = null, user_id: claim = null, domain } = signIn ?? {};
+  return { pageProvider: provider, pageClaim: claim, pageDomain: domain?.toLowerCase() ?? null };
 }
 
 /** Creates the tenant if it does not exist. */

@@ -1,7 +1,7 @@
 import { and, eq, gt, isNull, sql } from 'drizzle-orm';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
-import type { SignedInClient } from '../access/api-key.ts';
+import type { SignedInClient } from '../access/client-keys.ts';
 import type { ApiKeys } from '../access/api-keys.ts';
 import type { Actor } from '../access/audit.ts';
 import { PAGE_KEY_ID, type Caller } from '../access/caller.ts';
@@ -82,7 +82,7 @@ interface Parts {
   readonly revocations: Revocations;
   readonly sessions: Pick<Sessions, 'createOnPage'>;
   readonly calls: Pick<UserCalls, 'list'>;
-  readonly apiKeys: Pick<ApiKeys, 'listClients' | 'revoke'>;
+  readonly apiKeys: Pick<ApiKeys, 'clients' | 'revoke'>;
   readonly accessFor: (caller: Caller) => Promise<AccessOf>;
 }
 
@@ -225,7 +225,7 @@ export class Manage {
     const [held, called, clients, accessOf] = await Promise.all([
       connections.listShown(tenantId, userId),
       calls.list(userId),
-      apiKeys.listClients(userId),
+      apiKeys.clients.list(userId),
       accessFor(callerOf(holder, actor)),
     ]);
     return {
@@ -299,7 +299,7 @@ export class Manage {
     if (!holder) return undefined;
     const { apiKeys } = this.#parts;
     const { tenantId, userId } = holder;
-    const isTheirs = (await apiKeys.listClients(userId)).some(client => client.id === id);
+    const isTheirs = (await apiKeys.clients.list(userId)).some(client => client.id === id);
     if (isTheirs) await apiKeys.revoke(id, { ...actor, tenantId, keyId: PAGE_KEY_ID });
     return isTheirs;
   }

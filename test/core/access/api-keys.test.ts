@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ApiKeys, generateApiKey, idOfApiKey } from '../../../src/core/access/api-keys.ts';
+import { ApiKeys } from '../../../src/core/access/api-keys.ts';
+import { generateApiKey, idOfApiKey } from '../../../src/core/access/key-text.ts';
 import { Audit } from '../../../src/core/access/audit.ts';
 import { apiKeys } from '../../../src/core/access/schema.ts';
 import type { OpenDatabase } from '../../../src/platform/database/database.ts';

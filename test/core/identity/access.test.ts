@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { sql } from 'drizzle-orm';
 import { request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { generateApiKey } from '../../../src/core/access/api-keys.ts';
+import { generateApiKey } from '../../../src/core/access/key-text.ts';
 import type { Clock } from '../../../src/platform/time.ts';
 import { rows, type OpenDatabase } from '../../../src/platform/database/database.ts';
 import { openTestDatabase } from '../../support/database.ts';

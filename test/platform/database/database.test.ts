@@ -6,7 +6,7 @@ import path from 'node:path';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../../src/config/index.ts';
-import { generateApiKey } from '../../../src/core/access/api-keys.ts';
+import { generateApiKey } from '../../../src/core/access/key-text.ts';
 import { apiKeys, tenants } from '../../../src/core/access/schema.ts';
 import { embeddings } from '../../../src/core/search/schema.ts';
 import { servers } from '../../../src/core/catalogue/schema.ts';

@@ -1,5 +1,6 @@
 import { and, eq, gt, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
+import type { ApiKeys } from '../../access/api-keys.ts';
 import type { Actor } from '../../access/audit.ts';
 import type { Connections } from './connections.ts';
 import { serverTarget, type Holdings } from './holdings.ts';
@@ -38,11 +39,17 @@ export class Revocations {
   readonly #context: IdentityContext;
   readonly #connections: Connections;
   readonly #holdings: Holdings;
+  readonly #apiKeys: Pick<ApiKeys, 'forget'>;
 
-  constructor(context: IdentityContext, all: Connections, holdings: Holdings) {
+  constructor(
+    context: IdentityContext,
+    all: Connections,
+    { holdings, apiKeys }: { holdings: Holdings; apiKeys: Pick<ApiKeys, 'forget'> },
+  ) {
     this.#context = context;
     this.#connections = all;
     this.#holdings = holdings;
+    this.#apiKeys = apiKeys;
   }
 
   /**
@@ -87,10 +94,12 @@ export class Revocations {
   async revokeUser(actor: Actor & { tenantId: string }, userId: string): Promise<Held> {
     const { db, audit, outbox, events } = this.#context;
     const { tenantId } = actor;
+    const keys: string[] = [];
     const ended = await db.transaction(async tx => {
       if (!(await lockUser(tx, tenantId, userId))) return NOTHING;
       const held = await countHeld(tx, userId);
       for (const { id: key } of await liveKeys(tx, userId)) {
+        keys.push(key);
         const meta = { key, with_user: true };
         await audit.record(actor, { event: 'key_revoked', outcome: 'ok', userId, meta }, tx);
       }
@@ -103,6 +112,7 @@ export class Revocations {
       await audit.record(actor, { event: 'user_revoked', outcome: 'ok', userId, meta: { ...held } }, tx);
       return held;
     });
+    for (const key of keys) this.#apiKeys.forget(key);
     this.#holdings.forget(tenantId, userId);
     outbox.kick();
     events.kick();

@@ -30,7 +30,7 @@ interface Verified {
 
 interface Parts {
   readonly context: IdentityContext;
-  readonly apiKeys: Pick<ApiKeys, 'authenticateClient' | 'ensureClientKey'>;
+  readonly apiKeys: Pick<ApiKeys, 'authenticateClient' | 'clients'>;
   readonly fetch: GuardedFetch;
   readonly guard: Pick<Guard, 'check'>;
   readonly settings: ExternalIssuer;
@@ -97,10 +97,14 @@ export class ExternalTokens {
     );
     const { iat = context.clock.now() / 1000, exp = 0 } = payload;
     const clientId = textIn(payload, 'azp', 'client_id', 'appid') ?? 'unknown';
-    const keyId = await this.#parts.apiKeys.ensureClientKey(
-      { tenantId: settings.tenant, userId: user, clientId, name: clientId, resource: settings.issuer },
-      new Date(iat * 1000),
-    );
+    const keyId = await this.#parts.apiKeys.clients.ensure({
+      tenantId: settings.tenant,
+      userId: user,
+      clientId,
+      name: clientId,
+      resource: settings.issuer,
+      signedInAt: new Date(iat * 1000),
+    });
     // A user who was revoked must sign in again.
     if (keyId === undefined) throw invalidAccessToken();
     const verified = { keyId, audiences, scopes, exp };

@@ -117,13 +117,13 @@ export class Grants {
     const key = { tenantId, name, clientId, resource, scopes: keyScopesOf(scopes) };
     const expiresAt = new Date(clock.now() + FIRST_TOKENS_SEC * 1000);
     const user = { id: userId, tokenEpoch: epoch };
-    return this.#parts.apiKeys.createForClient({ ...key, user, expiresAt }, { ...actor, tenantId });
+    return this.#parts.apiKeys.clients.create({ ...key, user, expiresAt }, { ...actor, tenantId });
   }
 
   /** Lets a sign-in last for a time from now, in seconds. */
   prolong(keyId: string, seconds: number): Promise<void> {
     const { apiKeys, context } = this.#parts;
-    return apiKeys.prolongClient(keyId, new Date(context.clock.now() + seconds * 1000));
+    return apiKeys.clients.prolong(keyId, new Date(context.clock.now() + seconds * 1000));
   }
 
   /** Ends a sign-in whose code or refresh token was used twice, or that the client has ended. */

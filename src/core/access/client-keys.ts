@@ -1,0 +1,135 @@
+import { and, desc, eq, isNotNull, isNull, sql } from 'drizzle-orm';
+import type { Database } from '../../platform/database/database.ts';
+import { isLiveKey, USER_SCOPES } from './api-key.ts';
+import type { Actor, Audit } from './audit.ts';
+import type { Scope } from './caller.ts';
+import { generateApiKey } from './key-text.ts';
+import { apiKeys } from './schema.ts';
+import { ensureTenant, ensureUser, lockUser, type User } from './tenants.ts';
+
+/** An MCP client that a user has signed in. */
+interface Client {
+  readonly tenantId: string;
+  /** Its name for itself. */
+  readonly name: string;
+  /** Its OAuth client id. */
+  readonly clientId: string;
+  /** The address that its tokens are for; for one signed in at another authorization server, the issuer. */
+  readonly resource: string;
+}
+
+interface NewClientKey extends Client {
+  readonly user: User;
+  readonly scopes: readonly Scope[];
+  readonly expiresAt: Date;
+}
+
+interface ExternalClientKey extends Client {
+  /** The caller's own id for the user. */
+  readonly userId: string;
+  /** When the token was issued. */
+  readonly signedInAt: Date;
+}
+
+/** A signed-in client for its user. */
+export interface SignedInClient extends Omit<Client, 'tenantId'> {
+  /** The id of the key that stands for it. */
+  readonly id: string;
+  readonly createdAt: Date;
+  readonly lastUsedAt: Date | undefined;
+}
+
+interface Parts {
+  readonly db: Database;
+  readonly audit: Audit;
+  /** Called after the key with this id has changed. */
+  readonly onChange: (id: string) => void;
+}
+
+/**
+ * API keys that stand for the sign-ins of MCP clients. Nobody has their secrets: a client sends access tokens that name the key.
+ * Scopes, quota, limits, lists and revocation are those of any key.
+ */
+export class ClientKeys {
+  readonly #parts: Parts;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** Creates a key. Resolves to its id; undefined if the user was revoked meanwhile. */
+  async create({ user, ...client }: NewClientKey, actor: Partial<Actor>): Promise<string | undefined> {
+    const { db, onChange } = this.#parts;
+    const id = await db.transaction(async tx => {
+      const now = await lockUser(tx, client.tenantId, user.id);
+      return now?.tokenEpoch === user.tokenEpoch ? this.#insert(tx, user, client, actor) : undefined;
+    });
+    if (id !== undefined) onChange(id);
+    return id;
+  }
+
+  /**
+   * Returns the id of the key for a user's sign-ins with a client at another authorization server; creates it, and the user, if
+   * there is none. Undefined if the last one was revoked after the sign-in.
+   */
+  async ensure({ userId, signedInAt, ...client }: ExternalClientKey): Promise<string | undefined> {
+    const { tenantId, clientId, resource } = client;
+    return this.#parts.db.transaction(async tx => {
+      await ensureTenant(tx, tenantId);
+      const user = await ensureUser(tx, tenantId, userId);
+      const isSame = and(
+        eq(apiKeys.userId, user.id),
+        eq(apiKeys.clientId, clientId),
+        eq(apiKeys.resource, resource),
+      );
+      const [last] = await tx.select().from(apiKeys).where(isSame).orderBy(desc(apiKeys.createdAt)).limit(1);
+      if (last?.revokedAt === null) return last.id;
+      if (last && last.revokedAt.getTime() >= signedInAt.getTime()) return undefined;
+      return this.#insert(tx, user, { ...client, scopes: USER_SCOPES, expiresAt: null });
+    });
+  }
+
+  /** Lets a sign-in last at least until a time, unless it has ended. */
+  async prolong(id: string, expiresAt: Date): Promise<void> {
+    const { db, onChange } = this.#parts;
+    const later = sql`greatest(${apiKeys.expiresAt}, ${expiresAt.toISOString()}::timestamptz)`;
+    const isClients = and(eq(apiKeys.id, id), isNotNull(apiKeys.clientId), isNull(apiKeys.revokedAt));
+    await db.update(apiKeys).set({ expiresAt: later }).where(isClients);
+    onChange(id);
+  }
+
+  /** Returns the clients that a user has signed in, the latest first. */
+  async list(userId: string): Promise<readonly SignedInClient[]> {
+    const rows = await this.#parts.db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.userId, userId), isNotNull(apiKeys.clientId), isLiveKey))
+      .orderBy(desc(apiKeys.createdAt));
+    return rows.map(({ id, name, clientId, resource, createdAt, lastUsedAt }) => ({
+      id,
+      name,
+      clientId: clientId ?? '',
+      resource: resource ?? '',
+      createdAt,
+      lastUsedAt: lastUsedAt ?? undefined,
+    }));
+  }
+
+  async #insert(
+    tx: Database,
+    user: User,
+    client: Client & { readonly scopes: readonly Scope[]; readonly expiresAt: Date | null },
+    actor: Partial<Actor> = {},
+  ): Promise<string> {
+    const { key: _secret, id, hash } = generateApiKey();
+    const scopes = [...client.scopes];
+    await tx
+      .insert(apiKeys)
+      .values({ ...client, id, hash, scopes, userId: user.id, userEpoch: user.tokenEpoch });
+    const { tenantId, clientId } = client;
+    const meta = { key: id, scopes: scopes.join(','), client: clientId };
+    const entry = { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta } as const;
+    await this.#parts.audit.record(actor, entry, tx);
+    return id;
+  }
+}
