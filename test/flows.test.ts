@@ -57,13 +57,13 @@ describe('the files that a request enters', () => {
     let asked = 0;
     const files = await filesOf(() => sb.post('/v1/search', { query: `read mail number ${asked++}` }));
     expect(files).toContain('core/search/search.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(47);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(48);
   });
 
   it('are few for a call of a tool for a user', async () => {
     const files = await filesOf(() => sb.echo('hello', sb.as(tokens)));
     expect(files).toContain('core/proxy/proxy.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(44);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(45);
   });
 
   it('are few for a refresh', async () => {

@@ -34,7 +34,7 @@ export { ConfigError } from './setting.ts';
 export type { RateClass } from './http.ts';
 export type { Kek, ProviderSettings } from './identity.ts';
 export type { OAuthConfig, RegisteredClient } from './oauth.ts';
-export type { ExternalIssuer, SignInConfig } from './sign-in.ts';
+export type { ExternalIssuer } from './sign-in.ts';
 
 /** All settings, validated. */
 export interface Config {

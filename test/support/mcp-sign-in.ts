@@ -6,7 +6,7 @@ import { UserAgent, type Page } from './user-agent.ts';
 export const PUBLIC_URL = 'http://localhost:4000';
 export const MCP_URL = `${PUBLIC_URL}/mcp`;
 /** Registered without a port, as native apps do. */
-export const REDIRECT_URI = 'http://127.0.0.1/callback';
+const REDIRECT_URI = 'http://127.0.0.1/callback';
 
 export interface Answered {
   readonly status: number;

@@ -33,10 +33,7 @@ export const scopesOf = ({ serverId }: Pick<Resource, 'serverId'>): readonly str
   [...MCP_SCOPES.keys()].filter(name => serverId === undefined || name === 'mcp:call');
 
 /** Returns what the authorization server calls scopes of ours. */
-export const namesAt = (
-  external: ExternalIssuer | undefined,
-  scopes: readonly string[],
-): readonly string[] =>
+const namesAt = (external: ExternalIssuer | undefined, scopes: readonly string[]): readonly string[] =>
   external ? scopes.map(name => (external.scopes as Record<string, string>)[name] ?? name) : scopes;
 
 interface Refused {

@@ -2,7 +2,6 @@ import type { RateClass } from '../../config/index.ts';
 import { SwitchboardError } from '../../errors.ts';
 import type { Cancellation } from '../../platform/time.ts';
 import type { Core } from '../core.ts';
-import { looksLikeJwt } from '../identity/grants/access-tokens.ts';
 import { lackingScope } from './api-key.ts';
 import type { Caller, Principal, Scope } from './caller.ts';
 import type { QuotaState, Use } from './quota.ts';
@@ -93,6 +92,9 @@ function principalOf(core: Parts, credentials: Credentials): Principal | Promise
     return refused(error);
   }
 }
+
+/** Returns whether a text may be an access token. */
+const looksLikeJwt = (text: string): boolean => /^ey[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
 
 /** Returns the holder of an access token of an MCP client. Undefined if none was sent. @throws SwitchboardError `unauthorized` */
 function clientOf(

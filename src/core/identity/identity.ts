@@ -123,7 +123,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Identity
   const sessions = new Sessions(context, authorization);
   const connections = new Connections(context);
   const holdings = new Holdings(db, clock);
-  const revocations = new Revocations(context, connections, { holdings, apiKeys });
+  const revocations = new Revocations(context, connections, { holdings, keys: apiKeys });
   const credentials = new Credentials({ context, connections, sessions, holdings, authorization });
   const retention = new Retention(context, signingKeys);
   const accessOf = accessFor.bind(undefined, holdings, { providers, authorization });

@@ -44,12 +44,12 @@ export class Revocations {
   constructor(
     context: IdentityContext,
     all: Connections,
-    { holdings, apiKeys }: { holdings: Holdings; apiKeys: Pick<ApiKeys, 'forget'> },
+    { holdings, keys }: { holdings: Holdings; keys: Pick<ApiKeys, 'forget'> },
   ) {
     this.#context = context;
     this.#connections = all;
     this.#holdings = holdings;
-    this.#apiKeys = apiKeys;
+    this.#apiKeys = keys;
   }
 
   /**

@@ -37,9 +37,6 @@ interface Parts {
   readonly issuer: () => string;
 }
 
-/** Returns whether a text may be an access token. */
-export const looksLikeJwt = (text: string): boolean => /^ey[\w-]+\.[\w-]+\.[\w-]+$/.test(text);
-
 /**
  * Access tokens of MCP clients that users have signed in: JWTs (RFC 9068) for one address. A token names the API key that stands
  * for the sign-in; what holds for that key holds for the token.
