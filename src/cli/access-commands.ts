@@ -1,5 +1,5 @@
 import { SCOPES, SIGN_IN_MODES } from '../core/access/caller.ts';
-import { DEFAULT_TENANT, listOf, tenant, tenantOf, UsageError, type Command } from './command.ts';
+import { DEFAULT_TENANT, listOf, UsageError, type Command } from './command.ts';
 import { table } from './terminal.ts';
 
 interface KeyInfo {
@@ -293,23 +293,7 @@ function signInOf(option: unknown): SignInRule | null | undefined {
   return domain === undefined ? rule : { ...rule, domain };
 }
 
-const usersLink: Command = {
-  args: ['USER'],
-  options: { tenant },
-  help: 'Makes a link with which a user shows who they are: it opens the page of their connections, or is entered where an MCP client is connected ([mcp-sign-in.md](mcp-sign-in.md)). USER is your own id for the user, who is created if need be. The link works once, within five minutes.',
-  changes: 'existing',
-  async run({ admin, args: [user = ''], options }) {
-    const json = { tenant: tenantOf(options), user_id: user };
-    const made = (await admin.request('POST', '/users/link', { json })) as {
-      url: string;
-      expires_at: string;
-    };
-    return { json: made, text: `${made.url}\nThe link works once, until ${made.expires_at}.` };
-  },
-};
-
 export const tenantCommands = {
-  'users link': usersLink,
   'tenant show': tenantShow,
   'tenant set': tenantSet,
 };

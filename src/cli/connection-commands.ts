@@ -368,7 +368,7 @@ const disconnect: Command = {
 const link: Command = {
   args: ['USER_ID'],
   options: { tenant },
-  help: 'Creates a link to a page where a user can see and end connections.',
+  help: 'Creates a link for a user, who is created if need be: it opens the page of their connections, or is entered where an MCP client is connected ([mcp-sign-in.md](mcp-sign-in.md)).',
   changes: 'existing',
   async run({ admin, args: [user = ''], options }) {
     const json = { user_id: user, tenant: options['tenant'] };

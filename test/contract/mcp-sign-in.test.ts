@@ -18,7 +18,7 @@ beforeAll(async () => {
     { id: 'stream', remote_url: `${streaming.origin}/mcp` },
   ];
   const env = { SWITCHBOARD_RATE_LIMIT: 'off' };
-  on = opened.use(await startWithSignIn({ catalogue, env, proxyLimits: { streamRecheckMs: 20 } }));
+  on = opened.use(await startWithSignIn({ catalogue, env }));
 });
 afterAll(() => opened.disposeAsync());
 

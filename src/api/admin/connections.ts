@@ -46,26 +46,6 @@ const listConnections = endpoint({
   },
 });
 
-const linkUser = endpoint({
-  ...ADMIN,
-  method: 'post',
-  path: '/users/link',
-  operationId: 'createLinkOfUser',
-  summary: "Create a link to a user's connections page",
-  description:
-    'As `POST /v1/identity/manage`, for a user of any tenant. The user can also enter the link where an MCP client is connected.',
-  errors: ['invalid_request'],
-  bodySchema: z.strictObject({
-    tenant,
-    user_id: z.string().max(1024).describe("The caller's own id for the user."),
-  }),
-  responseSchema: z.object({ url: z.string(), expires_at: z.iso.datetime() }),
-  async handle({ apiKeys, identity }, caller, { body }) {
-    await apiKeys.tenants.get(body.tenant);
-    return identity.manage.createLink({ ...caller, tenantId: body.tenant }, body.user_id);
-  },
-});
-
 /** Names a connection after its server; its own title stays if it is with a provider, or the server is gone. */
 const named = <T extends ConnectionInfo>(catalogue: Core['catalogue'], one: T): T => ({
   ...one,
@@ -277,7 +257,6 @@ const revokeConnection = endpoint({
 });
 
 export const connectionEndpoints: readonly Endpoint[] = [
-  linkUser,
   listConnections,
   listAll,
   connectServer,

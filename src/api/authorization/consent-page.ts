@@ -89,8 +89,8 @@ export const whoPage = (client: AskingClient, { action, token, choices, isLinkOv
         <label for="link">${choices.length > 0 ? 'Or enter a link' : 'Enter a link'}</label>
         <p id="link.help" class="help">
           Whoever runs this service can make one: in its terminal with
-          <code>switchboard users link YOUR-ID</code>, or your app for its page of connections. It works once,
-          within five minutes.
+          <code>switchboard connections link YOUR-ID</code>, or your app for its page of connections. It works
+          once, within five minutes.
         </p>
         ${isLinkOver && html`<p role="alert">That link was already used, has expired, or is not complete.</p>`}
         <div class="row">

@@ -4,7 +4,7 @@ import { html, sendPage, type Html, type Page } from './page.ts';
 import { route, type Routes } from './page-router.ts';
 
 interface Options {
-  readonly core: Pick<Core, 'readiness'>;
+  readonly core: Pick<Core, 'readiness' | 'identity'>;
   readonly version: string;
   readonly publicUrl: string | undefined;
 }
@@ -16,15 +16,22 @@ interface Options {
 export function homeRoutes(routes: Routes, { core, version, publicUrl }: Options): void {
   route(routes, '/', {
     get({ request, response }) {
+      const hasSignIn = core.identity.grants !== undefined;
       const facts = { version, ...core.readiness(), urls: urlsAt(publicUrl ?? originOf(request)) };
       response.vary('Accept');
-      if (request.accepts(['json', 'html']) === 'html') return sendPage(response, homePage(facts));
+      if (request.accepts(['json', 'html']) === 'html')
+        return sendPage(response, homePage({ ...facts, hasSignIn }));
       response.set('Cache-Control', 'no-store').json({ name: 'Switchboard', ...facts });
     },
   });
 }
 
-type Facts = ReturnType<Core['readiness']> & { readonly version: string; readonly urls: Urls };
+type Facts = ReturnType<Core['readiness']> & {
+  readonly version: string;
+  readonly urls: Urls;
+  /** true: clients can connect by the address alone. */
+  readonly hasSignIn: boolean;
+};
 type Urls = ReturnType<typeof urlsAt>;
 
 const urlsAt = (base: string) => ({
@@ -53,7 +60,7 @@ const KEY = 'YOUR_KEY';
 const assetAt = (home: string, name: string): string =>
   `${new URL(home).pathname.replace(/\/$/, '')}/assets/${name}`;
 
-const homePage = ({ version, status, degraded, urls }: Facts): Page => ({
+const homePage = ({ version, status, degraded, urls, hasSignIn }: Facts): Page => ({
   title: 'Switchboard',
   heading: html`Switchboard <small>${version}</small>`,
   isWide: true,
@@ -65,15 +72,23 @@ const homePage = ({ version, status, degraded, urls }: Facts): Page => ({
     </p>
     ${statusNote(status, degraded)}
     <h2>Connect a client</h2>
+    <p>The address is <code>${urls.mcp}</code> (Streamable HTTP).</p>
+    ${
+      hasSignIn &&
+      html`<p>
+        Most clients, such as claude.ai, ChatGPT and those below, need nothing else: your browser opens, and
+        you sign in. Or send an API key.
+      </p>`
+    }
     <p>
-      The address is <code>${urls.mcp}</code> (Streamable HTTP). Replace <code>${KEY}</code> with your API
-      key. The first start has printed one; operators create others.
+      Replace <code>${KEY}</code> with your API key. The first start has printed one; operators create others.
     </p>
     ${clientsAt(urls.mcp).map(
-      ({ name, steps }, at) =>
+      ({ name, alone, steps }, at) =>
         html`<details class="fold" name="client" ${at === 0 && 'open'}>
           <summary>${name}</summary>
-          ${steps.map(step => snippet(step, `the ${step.holds ?? 'settings'} of ${name}`))}
+          ${hasSignIn && snippet({ ...alone, where: html`${alone.where}, to sign in` }, `the sign-in of ${name}`)}
+          ${steps.map(step => snippet(withKey(step, hasSignIn), `the ${step.holds ?? 'settings'} of ${name}`))}
         </details>`,
     )}
     <h2>Search from a terminal</h2>
@@ -118,12 +133,28 @@ const IN_SHELL = html`In a shell`;
 const inFile = (file: string): Html => html`<span>In <code>${file}</code></span>`;
 const json = (value: unknown) => JSON.stringify(value, undefined, 2);
 
+/** Tells the settings with a key from those without one. */
+const withKey = (step: Step, isTold: boolean): Step =>
+  isTold && step.holds === undefined ? { ...step, where: html`${step.where}, with a key` } : step;
+
+interface ClientSettings {
+  readonly name: string;
+  /** With the address alone. */
+  readonly alone: Step;
+  /** With a key. */
+  readonly steps: readonly Step[];
+}
+
 /** The settings of clients, in the form that each of them documents. */
-function clientsAt(url: string): readonly { readonly name: string; readonly steps: readonly Step[] }[] {
+function clientsAt(url: string): readonly ClientSettings[] {
   const headers = { 'X-API-Key': KEY };
   return [
     {
       name: 'Claude Code',
+      alone: {
+        where: IN_SHELL,
+        code: `claude mcp add --transport http switchboard ${url}\nclaude mcp login switchboard`,
+      },
       steps: [
         {
           where: IN_SHELL,
@@ -133,6 +164,7 @@ function clientsAt(url: string): readonly { readonly name: string; readonly step
     },
     {
       name: 'Cursor',
+      alone: { where: inFile('~/.cursor/mcp.json'), code: json({ mcpServers: { switchboard: { url } } }) },
       steps: [
         {
           where: inFile('~/.cursor/mcp.json'),
@@ -142,6 +174,10 @@ function clientsAt(url: string): readonly { readonly name: string; readonly step
     },
     {
       name: 'VS Code',
+      alone: {
+        where: inFile('.vscode/mcp.json'),
+        code: json({ servers: { switchboard: { type: 'http', url } } }),
+      },
       steps: [
         {
           where: inFile('.vscode/mcp.json'),
@@ -154,6 +190,7 @@ function clientsAt(url: string): readonly { readonly name: string; readonly step
     },
     {
       name: 'Codex',
+      alone: { where: IN_SHELL, code: `codex mcp add switchboard --url ${url}` },
       steps: [
         {
           where: inFile('~/.codex/config.toml'),
@@ -164,6 +201,10 @@ function clientsAt(url: string): readonly { readonly name: string; readonly step
     },
     {
       name: 'Gemini CLI',
+      alone: {
+        where: IN_SHELL,
+        code: `gemini mcp add --scope user --transport http switchboard ${url}\ngemini   # then: /mcp auth switchboard`,
+      },
       steps: [
         {
           where: inFile('~/.gemini/settings.json'),

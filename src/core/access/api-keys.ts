@@ -23,6 +23,7 @@ import {
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
 import { ClientKeys } from './client-keys.ts';
+import { KeyWatch } from './key-watch.ts';
 import { pageOfKeys, type KeyFilter } from './key-pages.ts';
 import { Digests, generateApiKey, hashApiKey, idOfApiKey, sameHash } from './key-text.ts';
 import { KeyUse, type UseCount } from './quota.ts';
@@ -57,6 +58,7 @@ interface ApiKeysOptions {
 export class ApiKeys {
   readonly tenants: Tenants;
   readonly use: KeyUse;
+  readonly watch: KeyWatch;
   /** Keys that stand for the sign-ins of MCP clients. */
   readonly clients: ClientKeys;
   readonly #audit: Audit;
@@ -74,7 +76,8 @@ export class ApiKeys {
     this.#db = db;
     this.#clock = clock;
     this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
-    this.#rows = new KeyRows(db, clock);
+    this.watch = new KeyWatch({ db, log, shared });
+    this.#rows = new KeyRows(db, clock, id => this.watch.changed(id));
     this.clients = new ClientKeys({ db, audit, onChange: id => this.#rows.changed(id) });
     this.#digests = new Digests(clock);
     this.#lastUsed = new LastUsed({
@@ -298,7 +301,7 @@ export class ApiKeys {
 
   /** Waits for pending writes. */
   async close(): Promise<void> {
-    await Promise.all([this.#lastUsed.close(), this.use.close()]);
+    await Promise.all([this.#lastUsed.close(), this.use.close(), this.watch.close()]);
   }
 
   #select(db: Database) {
@@ -359,11 +362,13 @@ class KeyRows {
   readonly #rows: LRUCache<string, CachedKey>;
   #ids: { readonly atMs: number; readonly ids: ReadonlySet<string> } | undefined;
   readonly #readingIds = new SingleFlight<ReadonlySet<string>>();
+  readonly #onChange: (id: string) => void;
   #changes = 0;
 
-  constructor(db: Database, clock: Clock) {
+  constructor(db: Database, clock: Clock, onChange: (id: string) => void) {
     this.#db = db;
     this.#clock = clock;
+    this.#onChange = onChange;
     this.#rows = new LRUCache({
       max: 10_000,
       ttl: CACHE_MS,
@@ -396,6 +401,7 @@ class KeyRows {
     this.#changes++;
     this.#ids = undefined;
     this.#rows.delete(id);
+    this.#onChange(id);
   }
 
   async #knownIds(): Promise<ReadonlySet<string>> {

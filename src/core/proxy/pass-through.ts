@@ -66,6 +66,8 @@ export interface PassedRequest {
   readonly body?: Buffer | undefined;
   /** Called periodically while a stream is open: ends it if its caller is no longer authorized. Must not throw. */
   readonly recheck?: () => void;
+  /** Calls a listener when the caller's key has changed; returns a function that ends this. */
+  readonly watch?: (listener: () => void) => () => void;
 }
 
 interface PassThroughOptions {
@@ -236,11 +238,14 @@ export class PassThrough {
     if (request.method === 'GET' || method === 'subscriptions/listen') {
       const place = this.#open.enter(keyId);
       if (typeof place === 'string') throw tooManyStreams(place, this.#options.limits);
-      const recheck = setInterval(() => request.recheck?.(), this.#options.limits.streamRecheckMs).unref();
+      const recheck = () => request.recheck?.();
+      const timer = setInterval(recheck, this.#options.limits.streamRecheckMs).unref();
+      const unwatch = request.watch?.(recheck);
       return {
         kind: 'open',
         [Symbol.dispose]: () => {
-          clearInterval(recheck);
+          clearInterval(timer);
+          unwatch?.();
           place[Symbol.dispose]();
         },
       };
