@@ -23,12 +23,6 @@ const DOCUMENTS: ReadonlyMap<string, object> = new Map([
     client_uri: 'https://claude.ai',
   }),
   published('https://chatgpt.com/oauth/codex/client.json', 'Codex', { client_uri: 'https://chatgpt.com' }),
-  published('https://opencode.ai/oauth/opencode/client.json', 'opencode', {
-    client_uri: 'https://opencode.ai',
-    logo_uri: 'https://opencode.ai/web-app-manifest-512x512.png',
-    application_type: 'native',
-    token_endpoint_auth_methods_supported: ['none'],
-  }),
 ]);
 
 export interface Documents extends AsyncDisposable {
