@@ -142,7 +142,8 @@ const startClaudeCode = (program: string, servers: Servers) =>
         ANTHROPIC_API_KEY: 'none',
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
         DISABLE_AUTOUPDATER: '1',
-        // It begins without servers that are slower than this.
+        // Otherwise it begins without servers that are slow to connect.
+        MCP_CONNECTION_NONBLOCKING: 'false',
         MCP_CONNECT_TIMEOUT_MS: '60000',
       };
       for (const name of signInsOf(servers)) {

@@ -6,7 +6,6 @@ import { UnauthorizedError, type OAuthClientProvider } from '@modelcontextprotoc
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { temporaryFolder } from '../../test/support/program.ts';
 import type { Browser } from './browser.ts';
 import {
@@ -260,7 +259,7 @@ async function startLegacy(servers: Servers): Promise<Client> {
       const client = new LegacyClient({ name: 'switchboard-test', version: '1.0.0' });
       opened.defer(() => client.close());
       try {
-        await client.connect(transport as Transport);
+        await client.connect(transport);
       } catch (error) {
         if (!(error instanceof UnauthorizedError) || !memory?.back) throw error;
         await transport.finishAuth(memory.back.searchParams.get('code') ?? '');
