@@ -66,7 +66,11 @@ export function startChild(command: string, args: readonly string[], options: Ch
     child.stdout.on('data', hear);
     void ended.then(() => found.reject(new Error(`${command} ended without ${pattern}: ${output.trim()}`)));
     try {
-      return await unlessAborted(AbortSignal.timeout(RUN_MS), found.promise);
+      const bounded = AbortSignal.timeout(RUN_MS);
+      bounded.addEventListener('abort', () => {
+        found.reject(new Error(`${command} has not written ${pattern}: ${stripVTControlCharacters(output)}`));
+      });
+      return await found.promise;
     } finally {
       child.stdout.off('data', hear);
     }

@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import * as current from '@modelcontextprotocol/client';
-import { UnauthorizedError, type OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js';
+import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -30,6 +30,7 @@ const INSPECTOR = '2.12.0';
 
 /** An address that is the client's own. */
 const REDIRECT_URI = 'http://127.0.0.1:8765/callback';
+const ENTER_MS = 2_000;
 const AUTH_URL = /http:\/\/localhost:\d+\/auth\/authorize\?[\w%&=.~+-]+/;
 
 export const SIGN_IN_KINDS: readonly ClientKind[] = [
@@ -112,11 +113,14 @@ async function geminiSignIn(
   });
   await child.said(/Type your message/);
   child.type(`/mcp auth ${name}`);
-  await child.said(new RegExp(`/mcp auth ${name}`));
-  child.type('\r');
-  await child.said(/Do you want to continue/);
-  child.type('\r');
-  await child.said(/Successfully authenticated and reloaded/);
+  const done = child.said(/Successfully authenticated and reloaded/);
+  // Enter takes what it suggests, sends the command, and lets it open the browser.
+  const pressing = setInterval(() => child.type('\r'), ENTER_MS);
+  try {
+    await done;
+  } finally {
+    clearInterval(pressing);
+  }
 }
 
 const startOpencode = (program: string, servers: Servers) =>
@@ -245,63 +249,74 @@ class Memory implements OAuthClientProvider {
   }
 }
 
-const optionsOf = ({ key }: Servers[string]) =>
-  key === undefined ? {} : { requestInit: { headers: { 'X-API-Key': key } } };
-
-async function startLegacy(servers: Servers): Promise<Client> {
-  const clients = new Map<string, LegacyClient>();
-  const opened = new AsyncDisposableStack();
-  for (const [name, server] of Object.entries(servers)) {
-    const memory = server.browser && new Memory(server.browser);
-    const connect = async () => {
-      const options = { ...optionsOf(server), ...(memory ? { authProvider: memory } : {}) };
-      const transport = new StreamableHTTPClientTransport(new URL(server.url), options);
-      const client = new LegacyClient({ name: 'switchboard-test', version: '1.0.0' });
-      opened.defer(() => client.close());
-      try {
-        await client.connect(transport);
-      } catch (error) {
-        if (!(error instanceof UnauthorizedError) || !memory?.back) throw error;
-        await transport.finishAuth(memory.back.searchParams.get('code') ?? '');
-        memory.back = undefined;
-        return connect();
-      }
-      return client;
-    };
-    clients.set(name, await connect());
-  }
-  return clientOf(clients, opened);
-}
-
-async function startCurrent(servers: Servers): Promise<Client> {
-  const clients = new Map<string, current.Client>();
-  const opened = new AsyncDisposableStack();
-  for (const [name, server] of Object.entries(servers)) {
-    const memory = server.browser && new Memory(server.browser);
-    const connect = async () => {
-      const options = { ...optionsOf(server), ...(memory ? { authProvider: memory } : {}) };
-      const transport = new current.StreamableHTTPClientTransport(new URL(server.url), options);
-      const client = new current.Client({ name: 'switchboard-test', version: '1.0.0' });
-      opened.defer(() => client.close());
-      try {
-        await client.connect(transport);
-      } catch (error) {
-        if (!(error instanceof current.UnauthorizedError) || !memory?.back) throw error;
-        await transport.finishAuth(memory.back.searchParams);
-        memory.back = undefined;
-        return connect();
-      }
-      return client;
-    };
-    clients.set(name, await connect());
-  }
-  return clientOf(clients, opened);
-}
-
 interface Caller {
   listTools(): Promise<object>;
   callTool(call: { name: string; arguments: Record<string, unknown> }): Promise<object>;
+  close(): Promise<void>;
 }
+
+interface Options {
+  readonly requestInit?: { readonly headers: Record<string, string> };
+  readonly authProvider?: Memory;
+}
+
+/** One connection that an SDK can make, to which it returns after a sign-in. */
+interface Attempt {
+  readonly client: Caller;
+  connect(): Promise<void>;
+  finishAuth(back: URLSearchParams): Promise<void>;
+}
+
+/** Connects with an SDK. A server that wants a sign-in refuses the first connection. */
+async function startSdk(servers: Servers, attempt: (url: URL, options: Options) => Attempt): Promise<Client> {
+  const clients = new Map<string, Caller>();
+  await using opening = new AsyncDisposableStack();
+  for (const [name, { url, key, browser }] of Object.entries(servers)) {
+    const memory = browser && new Memory(browser);
+    const options = {
+      ...(key === undefined ? {} : { requestInit: { headers: { 'X-API-Key': key } } }),
+      ...(memory ? { authProvider: memory } : {}),
+    };
+    const begin = () => {
+      const begun = attempt(new URL(url), options);
+      opening.defer(() => begun.client.close());
+      return begun;
+    };
+    let begun = begin();
+    try {
+      await begun.connect();
+    } catch (error) {
+      if (!memory?.back) throw error;
+      await begun.finishAuth(memory.back.searchParams);
+      begun = begin();
+      await begun.connect();
+    }
+    clients.set(name, begun.client);
+  }
+  return clientOf(clients, opening.move());
+}
+
+const startLegacy = (servers: Servers) =>
+  startSdk(servers, (url, options) => {
+    const transport = new StreamableHTTPClientTransport(url, options);
+    const client = new LegacyClient({ name: 'switchboard-test', version: '1.0.0' });
+    return {
+      client,
+      connect: () => client.connect(transport),
+      finishAuth: back => transport.finishAuth(back.get('code') ?? ''),
+    };
+  });
+
+const startCurrent = (servers: Servers) =>
+  startSdk(servers, (url, options) => {
+    const transport = new current.StreamableHTTPClientTransport(url, options);
+    const client = new current.Client({ name: 'switchboard-test', version: '1.0.0' });
+    return {
+      client,
+      connect: () => client.connect(transport),
+      finishAuth: back => transport.finishAuth(back),
+    };
+  });
 
 const clientOf = (clients: ReadonlyMap<string, Caller>, opened: AsyncDisposableStack): Client => ({
   shown: async () => JSON.stringify(await clients.get('switchboard')?.listTools()),
