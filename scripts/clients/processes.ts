@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { stripVTControlCharacters } from 'node:util';
 
@@ -110,9 +111,24 @@ export async function unlessAborted<T>(signal: AbortSignal, promise: Promise<T>)
 
 function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return;
+  for (const group of [...childrenOf(pid), pid]) {
+    try {
+      process.kill(-group, 'SIGKILL');
+    } catch {
+      // It has ended, and all it started too; or it is in the group of its parent.
+    }
+  }
+}
+
+/** What runs in a terminal has a group of its own, and does not end with what has opened the terminal. */
+function childrenOf(pid: number): number[] {
   try {
-    process.kill(-pid, 'SIGKILL');
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+      .trim()
+      .split(' ')
+      .map(Number)
+      .filter(Boolean);
   } catch {
-    // It has ended, and all it started too.
+    return [];
   }
 }
