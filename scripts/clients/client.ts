@@ -2,12 +2,20 @@ import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { temporaryFolder } from '../../test/support/program.ts';
+import type { Browser } from './browser.ts';
 import { goProgram, npmProgram, pythonWith } from './install.ts';
 import { startModel, textsIn, type Given, type Json } from './model.ts';
-import { startChild, type Child } from './processes.ts';
+import { runToItsEnd, startChild, type Child } from './processes.ts';
 
-/** An MCP server as a client is told of it, by its name there. */
-export type Servers = Readonly<Record<string, { readonly url: string; readonly key?: string }>>;
+/** An MCP server as a client is told of it. Without a key, and with a browser, it signs in. */
+interface Server {
+  readonly url: string;
+  readonly key?: string;
+  readonly browser?: Browser;
+}
+
+/** By their names there. */
+export type Servers = Readonly<Record<string, Server>>;
 
 /** A program that uses MCP servers on behalf of a model. */
 export interface Client extends AsyncDisposable {
@@ -75,7 +83,7 @@ export const CLIENT_KINDS: readonly ClientKind[] = [
 ];
 
 /** An agent with the mock model behind it, and a home folder of its own. */
-async function startAgent(
+export async function startAgent(
   start: (home: string, model: string) => Promise<Child>,
   toolName: (server: string, tool: string) => string,
 ): Promise<Client> {
@@ -98,7 +106,25 @@ async function startAgent(
 }
 
 /** Nothing of the person who runs this reaches the agent: no login, no settings, no keys. */
-const bareEnvironment = (home: string) => ({ PATH: process.env['PATH'], HOME: home, TMPDIR: home });
+export const bareEnvironment = (home: string, servers: Servers): NodeJS.ProcessEnv => ({
+  PATH: process.env['PATH'],
+  HOME: home,
+  TMPDIR: home,
+  ...Object.values(servers).find(({ browser }) => browser)?.browser?.env,
+});
+
+/** The names of the servers at which a client must sign in. */
+export const signInsOf = (servers: Servers): readonly string[] =>
+  Object.entries(servers).flatMap(([name, { browser }]) => (browser ? [name] : []));
+
+/** The words of a command that has a terminal, as people have. */
+export const inTerminal = (...command: readonly string[]): [string, ...string[]] => [
+  'script',
+  '-qefc',
+  // One without a size shows nothing.
+  `stty cols 150 rows 50; exec ${command.map(word => `'${word}'`).join(' ')}`,
+  '/dev/null',
+];
 
 const startClaudeCode = (program: string, servers: Servers) =>
   startAgent(
@@ -109,19 +135,25 @@ const startClaudeCode = (program: string, servers: Servers) =>
         { type: 'http', url, headers: key === undefined ? {} : { 'X-API-Key': key } },
       ]);
       await writeFile(config, JSON.stringify({ mcpServers: Object.fromEntries(mcpServers) }));
+      const env = {
+        ...bareEnvironment(home, servers),
+        CLAUDE_CONFIG_DIR: home,
+        ANTHROPIC_BASE_URL: model,
+        ANTHROPIC_API_KEY: 'none',
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
+        DISABLE_AUTOUPDATER: '1',
+        // Otherwise it begins without servers that are slow to connect.
+        MCP_CONNECTION_NONBLOCKING: 'false',
+        MCP_CONNECT_TIMEOUT_MS: '60000',
+      };
+      for (const name of signInsOf(servers)) {
+        const add = [program, 'mcp', 'add', '--transport', 'http', name, servers[name]?.url ?? ''] as const;
+        await runToItsEnd(add, { cwd: home, env });
+        await runToItsEnd(inTerminal(program, 'mcp', 'login', name), { cwd: home, env });
+      }
       const allowed = Object.keys(servers).map(name => `mcp__${name}`);
       const args = ['-p', 'Go.', '--mcp-config', config, '--strict-mcp-config', '--allowedTools', ...allowed];
-      const child = startChild(program, args, {
-        cwd: home,
-        env: {
-          ...bareEnvironment(home),
-          CLAUDE_CONFIG_DIR: home,
-          ANTHROPIC_BASE_URL: model,
-          ANTHROPIC_API_KEY: 'none',
-          CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
-          DISABLE_AUTOUPDATER: '1',
-        },
-      });
+      const child = startChild(program, args, { cwd: home, env });
       child.close();
       return child;
     },
@@ -142,10 +174,10 @@ const startCodex = (program: string, servers: Servers) =>
         ].join('\n'),
       );
       await writeFile(path.join(home, 'config.toml'), [CODEX_CONFIG(model), ...tables].join('\n\n'));
-      const child = startChild(program, ['exec', '--skip-git-repo-check', 'Go.'], {
-        cwd: home,
-        env: { ...bareEnvironment(home), ...Object.fromEntries(keys), CODEX_HOME: home },
-      });
+      const env = { ...bareEnvironment(home, servers), ...Object.fromEntries(keys), CODEX_HOME: home };
+      for (const name of signInsOf(servers))
+        await runToItsEnd([program, 'mcp', 'login', name], { cwd: home, env });
+      const child = startChild(program, ['exec', '--skip-git-repo-check', 'Go.'], { cwd: home, env });
       child.close();
       return child;
     },
@@ -172,13 +204,13 @@ wire_api = "responses"`;
 
 /** A small program around an SDK, which takes a call and gives its result, each as a line of JSON. */
 async function startLibrary(command: string, args: readonly string[], servers: Servers): Promise<Client> {
-  const described = Object.entries(servers).map(([name, { url, key }]) => [
+  const described = Object.entries(servers).map(([name, { url, key, browser }]) => [
     name,
-    { url, headers: key === undefined ? {} : { 'X-API-Key': key } },
+    { url, headers: key === undefined ? {} : { 'X-API-Key': key }, signIn: browser !== undefined },
   ]);
   await using opening = new AsyncDisposableStack();
   const folder = opening.use(temporaryFolder()).path;
-  const env = { ...bareEnvironment(folder), SERVERS: JSON.stringify(Object.fromEntries(described)) };
+  const env = { ...bareEnvironment(folder, servers), SERVERS: JSON.stringify(Object.fromEntries(described)) };
   const child = opening.use(startChild(command, args, { env }));
   const opened = opening.move();
   const connected = child.line().then(line => textsIn(JSON.parse(line)));
@@ -188,18 +220,21 @@ async function startLibrary(command: string, args: readonly string[], servers: S
     async call(server, tool, input) {
       await connected;
       child.write(JSON.stringify({ server, tool, input }));
-      const { content = [], structuredContent: structured, isError = false } = JSON.parse(await child.line());
-      return {
-        texts: content
-          .filter(({ type }: Json) => type !== 'image')
-          .map((block: Json) => block['text'] ?? JSON.stringify(block)),
-        images: content.filter(({ type }: Json) => type === 'image').map(({ data }: Json) => data),
-        ...(structured === undefined ? {} : { structured }),
-        isError,
-      };
+      return givenIn(JSON.parse(await child.line()));
     },
     async [Symbol.asyncDispose]() {
       await opened.disposeAsync();
     },
+  };
+}
+
+/** Returns what an application is given with a result of a tool. */
+export function givenIn({ content = [], structuredContent: structured, isError = false }: Json): Given {
+  const blocks: Json[] = content;
+  return {
+    texts: blocks.filter(({ type }) => type !== 'image').map(block => block['text'] ?? JSON.stringify(block)),
+    images: blocks.filter(({ type }) => type === 'image').map(({ data }) => data),
+    ...(structured === undefined ? {} : { structured }),
+    isError,
   };
 }

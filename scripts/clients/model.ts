@@ -35,7 +35,7 @@ interface Turn {
 /** How many tokens a text has. Claude Code asks before it decides how much of a long result the model sees. */
 const tokensIn = (text: string) => Math.ceil(text.length / 4);
 
-/** Starts a model on 127.0.0.1 that speaks Anthropic's Messages and OpenAI's Responses, both streaming. */
+/** Starts a model on 127.0.0.1 that speaks Anthropic's Messages, OpenAI's Responses and Google's Gemini, all streaming. */
 export async function startModel(): Promise<Model> {
   const turns: Turn[] = [];
   const waiting = new Map<string, PromiseWithResolvers<Given>>();
@@ -62,12 +62,12 @@ export async function startModel(): Promise<Model> {
     if (!wire) return reply(request.method === 'GET' ? 200 : 404, { data: [], models: [] });
     const body = JSON.parse(text);
     // Agents also have titles and summaries written, without the tools of MCP servers.
-    const isAside = !wire.toolsOf(body).some(name => name.startsWith('mcp__'));
+    const isAside = !wire.toolsOf(body).some(name => name.startsWith('mcp_'));
     if (!isAside) shown.resolve(textsIn(body));
     const turn = isAside ? { id: randomUUID(), call: undefined } : await turnAfter(wire.resultsOf(body));
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     for (const event of wire.eventsOf(turn, body.model))
-      response.write(`event: ${event['type']}\ndata: ${JSON.stringify(event)}\n\n`);
+      response.write(`${wire.isNamed ? `event: ${event['type']}\n` : ''}data: ${JSON.stringify(event)}\n\n`);
     response.end();
   }
 
@@ -104,6 +104,8 @@ export function textsIn(value: unknown): string {
 interface Wire {
   /** The end of it. */
   readonly path: string;
+  /** Whether its events have names. */
+  readonly isNamed: boolean;
   toolsOf(body: Json): readonly string[];
   /** The results of all calls so far, by the id of the call. */
   resultsOf(body: Json): ReadonlyMap<string, Given>;
@@ -117,6 +119,7 @@ const RESOURCE_FROM = /^\[Resource from \S+ at /;
 
 const messages: Wire = {
   path: '/v1/messages',
+  isNamed: true,
   toolsOf: ({ tools = [] }) => tools.map(({ name }: Json) => name),
   resultsOf({ messages: all }) {
     const blocks: Json[] = all.flatMap(({ content }: Json) => (Array.isArray(content) ? content : []));
@@ -161,6 +164,7 @@ const WALL_TIME = /^Wall time: [\d.]+ seconds\nOutput:\n?/;
 
 const responses: Wire = {
   path: '/responses',
+  isNamed: true,
   toolsOf: ({ tools = [] }) =>
     tools.flatMap(({ type, name = type, tools: inside }: Json) =>
       type === 'namespace' ? inside.map((tool: Json) => `${name}/${tool['name']}`) : [name],
@@ -204,4 +208,29 @@ const responses: Wire = {
   },
 };
 
-const WIRES = [messages, responses];
+const gemini: Wire = {
+  path: ':streamGenerateContent',
+  isNamed: false,
+  toolsOf: ({ tools = [] }) =>
+    tools.flatMap(({ functionDeclarations = [] }: Json) =>
+      functionDeclarations.map(({ name }: Json) => name),
+    ),
+  resultsOf({ contents }) {
+    const parts: Json[] = contents.flatMap(({ parts: of = [] }: Json) => of);
+    const results = parts.flatMap(({ functionResponse }) => functionResponse ?? []);
+    return new Map(
+      results.map(({ id, response }: Json) => [
+        id,
+        { texts: [response['output'] ?? textsIn(response)], images: [], isError: 'error' in response },
+      ]),
+    );
+  },
+  eventsOf({ id, call }) {
+    const part = call ? { functionCall: { id, name: call.tool, args: call.input } } : { text: DONE };
+    const usageMetadata = { promptTokenCount: 1, candidatesTokenCount: 1, totalTokenCount: 2 };
+    const candidate = { index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' };
+    return [{ candidates: [candidate], usageMetadata }];
+  },
+};
+
+const WIRES = [messages, responses, gemini];

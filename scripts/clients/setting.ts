@@ -9,7 +9,9 @@ import { startEverything } from '../../test/support/upstreams/everything.ts';
 import { refusedPort } from '../../test/support/upstreams/http.ts';
 import { startV2Server } from '../../test/support/upstreams/v2.ts';
 import { UserAgent } from '../../test/support/user-agent.ts';
+import { createBrowser, type Browser } from './browser.ts';
 import { python, type Servers } from './client.ts';
+import { startDocuments } from './documents.ts';
 import { CannotInstall } from './install.ts';
 import { startChild, unlessAborted } from './processes.ts';
 import { directly, ENTRY_NAMES, type Upstream } from './scenarios.ts';
@@ -23,6 +25,8 @@ export interface Setting extends AsyncDisposable {
   serversFor(user: string): Promise<Servers>;
   /** The instructions of Switchboard's own server, and the descriptions of its tools and their parameters. */
   readonly described: readonly string[];
+  /** The address alone, and a browser of the user in which a client signs in there. */
+  signInServerFor(user: string): Promise<{ readonly url: string; readonly browser: Browser }>;
   /** Signs in as the user, with a browser that begins at the address. */
   signIn(authUrl: string, user: string): Promise<void>;
 }
@@ -46,7 +50,14 @@ export async function startSetting(
     { id: 'down', description: 'Has sunk.', remote_url: `http://127.0.0.1:${await refusedPort()}/mcp` },
   ];
   await writeFile(catalogue, [...entriesOf(urls, unlisted), ...more].map(toLine).join('\n'));
+  const documents = opening.use(await startDocuments());
+  const port = await refusedPort();
+  const url = `http://localhost:${port}`;
   const env = {
+    ...documents.env,
+    PORT: String(port),
+    // Clients that know only the address can sign in, and nothing may change for those that send a key.
+    PUBLIC_URL: url,
     SWITCHBOARD_DATA_DIR: path.join(folder, 'data'),
     SWITCHBOARD_CATALOGUE: catalogue,
     SWITCHBOARD_API_KEY: KEY,
@@ -54,7 +65,7 @@ export async function startSetting(
     SWITCHBOARD_RATE_LIMIT: 'off',
     SWITCHBOARD_PROVIDERS: JSON.stringify({ local }),
   };
-  const { url, ready } = opening.use(await serve(env));
+  const { ready } = opening.use(await serve(env));
   await ready();
   idp.allowRedirect(`${url}/oauth/callback/local`);
   const command = async (...args: string[]) => {
@@ -82,6 +93,9 @@ export async function startSetting(
         servers[directly(upstream)] = { url: itsUrl };
       }
       return servers;
+    },
+    async signInServerFor(user) {
+      return { url: `${url}/mcp`, browser: await createBrowser({ origin: url, key: KEY, user }) };
     },
     async signIn(authUrl, user) {
       const agent = new UserAgent();

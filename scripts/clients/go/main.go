@@ -9,14 +9,20 @@ import (
 	"encoding/json"
 	"log"
 	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
+	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
 type server struct {
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
+	SignIn  bool              `json:"signIn"`
 }
 
 func (s server) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -69,6 +75,13 @@ func connect(ctx context.Context) (map[string]*mcp.ClientSession, error) {
 	for name, server := range servers {
 		client := mcp.NewClient(&mcp.Implementation{Name: "switchboard-test", Version: "1.0.0"}, nil)
 		transport := &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: &http.Client{Transport: server}}
+		if server.SignIn {
+			handler, err := signIn()
+			if err != nil {
+				return nil, err
+			}
+			transport.OAuthHandler = handler
+		}
 		session, err := client.Connect(ctx, transport, nil)
 		if err != nil {
 			return nil, err
@@ -76,4 +89,26 @@ func connect(ctx context.Context) (map[string]*mcp.ClientSession, error) {
 		sessions[name] = session
 	}
 	return sessions, nil
+}
+
+func signIn() (auth.OAuthHandler, error) {
+	metadata := &oauthex.ClientRegistrationMetadata{
+		ClientName:   "Go SDK",
+		RedirectURIs: []string{"http://127.0.0.1:8765/callback"},
+	}
+	return auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: metadata},
+		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			printed, err := exec.CommandContext(ctx, os.Getenv("SIGN_IN"), args.URL).Output()
+			if err != nil {
+				return nil, err
+			}
+			back, err := url.Parse(strings.TrimSpace(string(printed)))
+			if err != nil {
+				return nil, err
+			}
+			query := back.Query()
+			return &auth.AuthorizationResult{Code: query.Get("code"), State: query.Get("state"), Iss: query.Get("iss")}, nil
+		},
+	})
 }
