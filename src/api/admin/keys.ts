@@ -164,7 +164,7 @@ const signIn = z
       .describe('The claim that is the user_id: the verified address, or the id.'),
     domain: z
       .string()
-      .regex(/^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+$/)
+      .regex(/^[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+$/)
       .max(253)
       .optional()
       .describe(

@@ -8,6 +8,7 @@ import {
 import type { Core } from '../../core/core.ts';
 import { ACCESS_TOKEN_SEC } from '../../core/identity/grants/access-tokens.ts';
 import { UNUSED_SEC, type Grants } from '../../core/identity/grants/grants.ts';
+import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
 import { html, sendPage, visible } from '../pages/page.ts';
 import { RecordAdapter } from './adapter.ts';
 import { applyClientRules, RULED_MEMBER } from './client-rules.ts';
@@ -45,6 +46,11 @@ export async function createProvider(parts: AuthorizationParts): Promise<Provide
   const provider = new Provider(grants.issuer, configurationOf(parts, await grants.signingKey()));
   // The mount passes on the public address, not the client's headers.
   provider.proxy = true;
+  provider.use(async (context, next) => {
+    await next();
+    const { oidc, body } = context as KoaContextWithOIDC;
+    if (oidc?.route === 'discovery') describeOAuth(body as Record<string, unknown>);
+  });
   provider.on('server_error', (_context: unknown, error: Error) =>
     grants.log.error({ err: error }, 'the authorization server failed'),
   );
@@ -57,6 +63,13 @@ export async function createProvider(parts: AuthorizationParts): Promise<Provide
   provider.on('grant.error', refused);
   provider.on('registration_create.error', refused);
   return provider;
+}
+
+/** Leaves out of the metadata what only OpenID Connect has, which is not offered. */
+function describeOAuth(metadata: Record<string, unknown>): void {
+  metadata['scopes_supported'] = [...MCP_SCOPES.keys()];
+  for (const name of ['claims_supported', 'subject_types_supported', 'id_token_signing_alg_values_supported'])
+    delete metadata[name];
 }
 
 type SigningKey = Awaited<ReturnType<Grants['signingKey']>>;
@@ -176,10 +189,18 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
         body: html`<p role="alert">
             The app’s request was refused, and nothing was changed. Go back to the app and connect again.
           </p>
-          <p class="help">${visible(description ?? error)} (${error})</p>`,
+          <p class="help">${visible(reasonFor(context, description ?? error))} (${error})</p>`,
       });
     },
   };
+}
+
+/** Says which host did not tell what the client is: the network of a private installation may have no way to it. */
+function reasonFor({ query }: KoaContextWithOIDC, description: string): string {
+  const { client_id: id } = query;
+  if (!description.endsWith('document fetch failed') || typeof id !== 'string' || !URL.canParse(id))
+    return description;
+  return `The app says what it is at ${new URL(id).host}, which this service cannot read.`;
 }
 
 /** Asks for sign-in and consent every time, in one step. */
