@@ -1,17 +1,20 @@
 /**
- * Measures a large catalogue: npm run bench:scale -- --source FILE --database URL [--meilisearch URL [--key KEY]]
+ * Measures a large catalogue: npm run bench:scale -- --source FILE --vectors FILE --database URL [--meilisearch URL [--key KEY]]
  * [--servers 100000] [--registry 10000] [--requests FILE] [--skip-import] [--json]
  *
  * Recombines the catalogue FILE (JSON Lines, also .gz) into so many servers (`scale/catalogue.ts`), and imports them in files of
  * 5,000 into the real program, on a Postgres database of its own. Then it restarts the program, searches, each request once and
  * one at a time, imports 100 changed servers, and syncs with a registry that lists more servers, twice. For each step: time, and
  * resident memory of the process at the end and at its peak. Without Meilisearch, the process searches itself.
+ * The vectors of the new texts are not embedded but made of those of the source, in the file `--vectors` (`scale/vectors.ts`).
  * `--skip-import` takes a database that an earlier run has filled.
  */
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Entry } from '../src/core/catalogue/entry.ts';
+import { openPostgres } from '../src/platform/database/postgres.ts';
 import { run, serve, temporaryFolder, type Program } from '../test/support/program.ts';
 import { readOptions, refuse } from './command-line.ts';
 import { readCatalogue } from './latency/texts.ts';
@@ -23,6 +26,7 @@ import { randomFrom, shuffled } from './random.ts';
 import { RecombinedCatalogue } from './scale/catalogue.ts';
 import { memoryOf, resetPeak, type Memory } from './scale/memory.ts';
 import { startRegistry } from './scale/registry.ts';
+import { MixedVectors } from './scale/vectors.ts';
 
 const FILE_SERVERS = 5_000;
 const CHANGED_SERVERS = 100;
@@ -33,6 +37,7 @@ const READY_WITHIN_MS = 3_600_000;
 
 const values = readOptions('bench:scale', {
   source: { type: 'string' },
+  vectors: { type: 'string' },
   database: { type: 'string' },
   meilisearch: { type: 'string' },
   key: { type: 'string' },
@@ -43,6 +48,7 @@ const values = readOptions('bench:scale', {
   json: { type: 'boolean' },
 });
 const source = values.source ?? refuse('--source must name a catalogue');
+const vectorFile = values.vectors ?? refuse('--vectors must name a file of `npm run build:vectors`');
 const database = values.database ?? refuse('--database must be the URL of a Postgres database');
 const count = Number(values.servers);
 
@@ -121,6 +127,9 @@ async function command(...args: readonly string[]): Promise<number> {
 }
 
 const catalogue = new RecombinedCatalogue(await readCatalogue(source));
+const vectors = await MixedVectors.read(catalogue, vectorFile);
+const stored = await openPostgres(database);
+stack.defer(() => stored.close());
 
 async function importServers(servers: readonly object[], ...options: readonly string[]): Promise<number> {
   const file = path.join(folder.path, 'catalogue.jsonl');
@@ -132,6 +141,7 @@ async function importAll(): Promise<number> {
   let embedded = 0;
   for (let from = 0; from < count; from += FILE_SERVERS) {
     const servers = catalogue.servers(from, Math.min(count, from + FILE_SERVERS));
+    await vectors.store(stored.db, servers, from);
     embedded += await importServers(servers, ...(from === 0 ? ['--replace'] : []));
   }
   return embedded;
@@ -173,6 +183,7 @@ const changed = catalogue
   .map(server => Object.assign(server, { description: `${server.description} ${note}` }));
 await measure(`import of ${changed.length} changed servers`, () => importServers(changed));
 const listed = Number(values.registry);
+await vectors.store(stored.db, catalogue.servers(count, count + listed).map(withoutTools), count);
 const registry = stack.use(await startRegistry(catalogue, count, listed));
 for (const name of [`sync of ${listed} servers`, 'sync without changes'])
   await measure(name, () => command('catalogue', 'sync', registry.url, '--full'));
@@ -188,6 +199,10 @@ const facts = {
 };
 if (values.json) console.log(JSON.stringify({ ...facts, steps }));
 else report();
+
+function withoutTools(server: Entry): Entry {
+  return { ...server, tools: [] };
+}
 
 function report(): void {
   const rows = steps.map(({ name, seconds, rssMib, peakMib, embedded }) => [

@@ -1,10 +1,9 @@
 import type { Entry, Tool } from '../../src/core/catalogue/entry.ts';
+import { documentsOf } from '../../src/core/search/documents.ts';
 import { randomFrom, shuffled } from '../random.ts';
 
-/** Descriptions of each name: every other one has to be embedded. */
-const DESCRIPTIONS = 3;
-/** The share of tools that a name has from other servers, as one in so many of its own. */
-const BORROWED_SHARE = 3;
+/** The words that a text takes from another one. */
+const FOREIGN_WORDS = 12;
 const MAX_DESCRIPTION_LENGTH = 4_000;
 
 const CONSONANTS = 'bdfgklmnprstvz';
@@ -13,34 +12,54 @@ const SYLLABLES = Array.from(CONSONANTS, consonant => Array.from(VOWELS, vowel =
 /** No multiple of 2, 5 or 7, so that all numbers below 70^4 give different words. */
 const WORD_STEP = 9_999_991;
 
+/** A text of an original: of the server itself, or of one of its tools. */
+interface Source {
+  readonly description: string;
+  /** Read by the embedder. */
+  readonly prose: string;
+}
+
+/** The sources of a recombined text. */
+export interface Mixture {
+  readonly own: Source;
+  /** Gives the first words. */
+  readonly foreign: Source;
+}
+
 /**
  * Catalogues of any size, recombined from the texts of a real one. Server number n is the same in all of them.
  *
- * Servers that share a name also share the texts that an embedder reads: three descriptions, made of sentences of two originals,
- * and a stock of tools, from up to three originals. Each server has another choice of these tools, and a word of its own in an argument.
+ * Each server has the name and the tools of one original. The description of the server and of each tool begins with a few words
+ * of another text, chosen at random, so that texts hardly repeat. Each server has a word of its own in an argument, too.
  */
 export class RecombinedCatalogue {
   readonly #originals: readonly Entry[];
-  readonly #stocks = new Map<number, readonly Tool[]>();
+  /** By original: the server's own text first, then one for each tool. */
+  readonly #sources: readonly (readonly Source[])[];
+  readonly #all: readonly Source[];
 
   /** @throws RangeError if there are no originals */
   constructor(originals: readonly Entry[]) {
     if (originals.length === 0) throw new RangeError('the source has no servers');
     this.#originals = shuffled(originals, randomFrom(1));
+    this.#sources = this.#originals.map(sourcesOf);
+    this.#all = this.#sources.flat();
   }
 
   server(number: number): Entry {
-    const position = number % this.#originals.length;
-    const { id, name, tools = [] } = this.#original(position);
+    const { id, name, tools = [] } = this.#originals[number % this.#originals.length] ?? unreachable();
+    const [own = unreachable(), ...others] = this.mixtures(number).map(descriptionOf);
     const word = wordOf(number);
-    const chosen = shuffled(this.#stockOf(position), randomFrom(number)).slice(0, tools.length);
-    const [first, ...others] = chosen;
     return {
       id: `${id.slice(0, 100)}.${word}`,
       name,
-      description: this.#descriptionOf(position, Math.floor(number / this.#originals.length) % DESCRIPTIONS),
+      description: own,
       remote_url: `https://${word}.example.com/mcp`,
-      tools: first === undefined ? [] : [withArgument(first, word), ...others],
+      tools: tools.map(({ name: tool, input_schema: schema }, at) => ({
+        name: tool,
+        description: others[at] ?? unreachable(),
+        input_schema: at === 0 ? withArgument(schema, word) : schema,
+      })),
     };
   }
 
@@ -49,43 +68,32 @@ export class RecombinedCatalogue {
     return Array.from({ length: to - from }, (_, at) => this.server(from + at));
   }
 
-  #original(position: number): Entry {
-    const original = this.#originals[position % this.#originals.length];
-    if (original === undefined) throw new RangeError(`there is no original ${position}`);
-    return original;
-  }
-
-  #descriptionOf(position: number, variant: number): string {
-    const random = randomFrom(position * DESCRIPTIONS + variant);
-    const sentences = [position, position + 1 + variant].flatMap(of => {
-      const all = this.#original(of).description.split(/(?<=[.!?])\s+/);
-      return shuffled(all, random).slice(0, Math.ceil(all.length / 2));
-    });
-    return sentences.join(' ').slice(0, MAX_DESCRIPTION_LENGTH);
-  }
-
-  /** Returns the original's own tools, and some of the next two originals'; names are unique. */
-  #stockOf(position: number): readonly Tool[] {
-    const known = this.#stocks.get(position);
-    if (known) return known;
-    const { tools = [] } = this.#original(position);
-    const foreign = [position + 1, position + 2].flatMap(next => this.#original(next).tools ?? []);
-    const borrowed = shuffled(foreign, randomFrom(position)).slice(
-      0,
-      Math.ceil(tools.length / BORROWED_SHARE),
-    );
-    const stock = [...new Map([...borrowed, ...tools].map(tool => [tool.name, tool])).values()];
-    this.#stocks.set(position, stock);
-    return stock;
+  /** Returns the sources of a server's texts: its own text first, then one for each tool. */
+  mixtures(number: number): Mixture[] {
+    const random = randomFrom(number);
+    const all = this.#all;
+    return (this.#sources[number % this.#sources.length] ?? unreachable()).map(own => ({
+      own,
+      foreign: all[Math.floor(random() * all.length)] ?? unreachable(),
+    }));
   }
 }
 
-/** Returns the tool with one more argument, which comes first: search reads only the beginning of long schemas. */
-function withArgument(tool: Tool, name: string): Tool {
-  const { properties } = tool.input_schema;
+function sourcesOf({ name, description, tools = [] }: Entry): Source[] {
+  const descriptions = [description, ...tools.map(tool => tool.description)];
+  const { parts } = documentsOf({ name, description, tools });
+  return descriptions.map((own, at) => ({ description: own, prose: parts[at]?.prose ?? unreachable() }));
+}
+
+function descriptionOf({ own, foreign }: Mixture): string {
+  const words = foreign.description.split(/\s+/).slice(0, FOREIGN_WORDS).join(' ');
+  return `${words}. ${own.description}`.slice(0, MAX_DESCRIPTION_LENGTH);
+}
+
+/** Returns the schema with one more argument, which comes first: search reads only the beginning of long schemas. */
+function withArgument(schema: Tool['input_schema'], name: string): Tool['input_schema'] {
   const argument = { [name]: { type: 'string', description: `The ${name} to use.` } };
-  const all = { ...argument, ...(properties as object | undefined) };
-  return { ...tool, input_schema: { ...tool.input_schema, properties: all } };
+  return { ...schema, properties: { ...argument, ...(schema['properties'] as object | undefined) } };
 }
 
 /** Returns a word of four syllables, a different one for each number below 24 million. */
@@ -97,4 +105,8 @@ function wordOf(number: number): string {
     rest = Math.floor(rest / SYLLABLES.length);
   }
   return word;
+}
+
+function unreachable(): never {
+  throw new Error('every number has an original, and every original its texts');
 }

@@ -4,7 +4,7 @@ import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf, tokenize } from '../documents.ts';
 import { BM25, termScore } from './bm25.ts';
 import { documentCount, eachMatch, wordsOf, type WeighedTerms, type Words } from './term-statistics.ts';
-import { dotAt, encodedLength, encodeVector, viewVector, type QuantizedVector } from './vectors.ts';
+import { cosinesOf, encodedLength, encodeVector, viewVector, type QuantizedVector } from './vectors.ts';
 
 /** Version of `Words` and of how texts become terms (`tokenize`): a new number makes new rows for all servers. */
 const FORMAT = 1;
@@ -113,10 +113,8 @@ export class Evidence {
   cosines(queries: readonly QuantizedVector[]): Float32Array {
     const best = new Float32Array(this.parts);
     const comparable = queries.filter(({ values }) => values.length === this.#dimensions);
-    const row = encodedLength(this.#dimensions);
     for (const [at, query] of comparable.entries()) {
-      for (let part = 0; part < best.length; part++) {
-        const cosine = dotAt(query, this.vectors, part * row, this.#scaleOf(part));
+      for (const [part, cosine] of cosinesOf(query, this.vectors).entries()) {
         if (at === 0 || cosine > (best[part] ?? 0)) best[part] = cosine;
       }
     }

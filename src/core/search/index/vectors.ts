@@ -40,17 +40,6 @@ export function quantize(vector: Float32Array): QuantizedVector {
   return { values, scale };
 }
 
-/**
- * Returns the dot product of a query and the vector whose components begin at an offset, bit for bit equal to
- * `VectorStore.scan`.
- */
-export function dotAt(query: QuantizedVector, components: Int8Array, offset: number, scale: number): number {
-  const { values } = query;
-  let sum = 0;
-  for (let i = 0; i < values.length; i++) sum += (values[i] ?? 0) * (components[offset + i] ?? 0);
-  return Math.fround(Math.fround(Math.fround(sum) * query.scale) * scale);
-}
-
 /** Returns the bytes of an encoded vector. */
 export const encodedLength = (dimensions: number): number => dimensions + SCALE_BYTES;
 
@@ -162,6 +151,13 @@ const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes)
 const BLOCK_ROWS = 1024;
 const FLOAT_BYTES = 4;
 
+/** @throws RangeError if `dimensions` is not a positive multiple of 16, the width of a SIMD register */
+function requireScannable(dimensions: number): void {
+  if (!Number.isInteger(dimensions) || dimensions <= 0 || dimensions % 16 !== 0) {
+    throw new RangeError(`dimensions must be a positive multiple of 16, not ${dimensions}`);
+  }
+}
+
 /** 2.7 million rows of 384 dimensions. Only address space is reserved for it. */
 const MAX_MEMORY_BYTES = 1024 * 1024 * 1024;
 
@@ -182,11 +178,9 @@ export class VectorStore {
   #blocks = 0;
   #size = 0;
 
-  /** @throws RangeError if `dimensions` is not a positive multiple of 16, the width of a SIMD register */
+  /** @throws RangeError if the kernel cannot scan that many dimensions */
   constructor(dimensions: number) {
-    if (!Number.isInteger(dimensions) || dimensions <= 0 || dimensions % 16 !== 0) {
-      throw new RangeError(`dimensions must be a positive multiple of 16, not ${dimensions}`);
-    }
+    requireScannable(dimensions);
     this.dimensions = dimensions;
     const bump = new Bump();
     this.#query = bump.take(dimensions);
@@ -267,4 +261,41 @@ export class VectorStore {
     if (missing > 0) this.#memory.grow(Math.ceil(missing / PAGE_BYTES));
     this.#blocks = blocks;
   }
+}
+
+/**
+ * Returns the cosine of a query with each of the encoded vectors that follow one another, bit for bit equal to `VectorStore.scan`.
+ * @throws RangeError if the kernel cannot scan that many dimensions
+ */
+export function cosinesOf({ values, scale }: QuantizedVector, encoded: Int8Array): Float32Array<ArrayBuffer> {
+  const dimensions = values.length;
+  requireScannable(dimensions);
+  const row = encodedLength(dimensions);
+  const count = encoded.length / row;
+  const bump = new Bump();
+  const [query, rows, results] = [
+    bump.take(dimensions),
+    bump.take(encoded.length),
+    bump.take(count * FLOAT_BYTES),
+  ];
+  const { memory, kernel } = scratch();
+  const missing = bump.size - memory.buffer.byteLength;
+  if (missing > 0) memory.grow(Math.ceil(missing / PAGE_BYTES));
+  new Int8Array(memory.buffer, query).set(values);
+  new Int8Array(memory.buffer, rows).set(encoded);
+  for (let at = 0; at < count; at++) {
+    const start = rows + at * row;
+    kernel.scan8(query, start, start + dimensions, 1, dimensions, scale, results + at * FLOAT_BYTES);
+  }
+  return new Float32Array(memory.buffer, results, count).slice();
+}
+
+let shared: { readonly memory: WebAssembly.Memory; readonly kernel: Kernel } | undefined;
+
+function scratch(): NonNullable<typeof shared> {
+  if (!shared) {
+    const memory = kernelMemory(PAGE_BYTES, MAX_MEMORY_BYTES);
+    shared = { memory, kernel: instantiateKernel(kernelModule(), memory) };
+  }
+  return shared;
 }
