@@ -336,7 +336,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
       await operator.open('#/keys');
       await operator.open('#/keys/tenants');
       await button(page, 'Edit planner').click();
-      await dialog(page).getByLabel('Users sign in to their page with').fill(provider);
+      await dialog(page).getByLabel('Users sign in with').fill(provider);
       await dialog(page).getByLabel('Their id is').selectOption('The id at the provider');
       await dialog(page).getByRole('button', { name: 'Save' }).click();
       await dialog(page).waitFor({ state: 'detached' });

@@ -97,6 +97,8 @@ describe('a refresh token', () => {
     const { json: second } = await on.refresh(first);
     await delay(2 * RACE_MS);
     expect((await on.refresh(first)).json.error).toBe('invalid_grant');
+    const { json } = await on.sb.admin.request('GET', '/audit?event=client_token_reused');
+    expect(json.audit).toHaveLength(1);
     expect((await on.rpc('/mcp', second.access_token)).status).toBe(401);
     expect((await on.refresh({ ...second, clientId: first.clientId })).json.error).toBe('invalid_grant');
   });

@@ -27,8 +27,12 @@ export class RecordAdapter implements Adapter {
 
   async find(id: string): Promise<AdapterPayload | undefined> {
     const found = await this.#grants.records.find(this.#kind, id);
-    if (found && this.#kind === 'Client') await this.#grants.records.prolong(this.#kind, id, CLIENT_SEC);
-    return found && this.#payloadOf(found);
+    if (!found) return undefined;
+    if (this.#kind === 'Client') await this.#grants.records.prolong(this.#kind, id, CLIENT_SEC);
+    const payload = this.#payloadOf(found);
+    // What follows is `revokeByGrantId`.
+    if (payload.consumed && payload.grantId !== undefined) await this.#grants.noteReuse(payload.grantId);
+    return payload;
   }
 
   async findByUid(uid: string): Promise<AdapterPayload | undefined> {

@@ -126,6 +126,12 @@ export class Grants {
     return apiKeys.clients.prolong(keyId, new Date(context.clock.now() + seconds * 1000));
   }
 
+  /** Records that a code or refresh token of a sign-in was used again. */
+  async noteReuse(keyId: string): Promise<void> {
+    const { audit } = this.#parts.context;
+    await audit.record({}, { event: 'client_token_reused', outcome: 'refused', meta: { key: keyId } });
+  }
+
   /** Ends a sign-in whose code or refresh token was used twice, or that the client has ended. */
   async end(keyId: string): Promise<void> {
     await this.#parts.apiKeys.revoke(keyId);

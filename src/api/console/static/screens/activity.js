@@ -14,6 +14,8 @@ const EVENTS = [
   'catalogue_probed',
   'catalogue_reindexed',
   'catalogue_synced',
+  'client_signed_in',
+  'client_token_reused',
   'connection_created',
   'connection_needs_reauth',
   'connection_rejected',
