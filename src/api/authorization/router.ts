@@ -55,7 +55,8 @@ export function authorizationRouter({ core, grants, cookies, publicUrl }: Option
     const { path, method } = request;
     if (path === '/authorize' || path.startsWith('/authorize/')) {
       await core.rateLimits.take('page', request.ip ?? '');
-      return server.serve(request, response, server.completed(request.url), request.ip);
+      const target = path === '/authorize' ? server.completed(request.url) : request.url;
+      return server.serve(request, response, target, request.ip);
     }
     allowOrigin(response);
     if (method === 'OPTIONS') return void response.status(204).end();
