@@ -96,6 +96,13 @@ describe('the sign-in of an MCP client', () => {
       // Acts as that user, who has to connect the account that the tool needs.
       expect(JSON.stringify(called.json)).toContain(`${PUBLIC_URL}/connect/`);
 
+      // Another tenant lets in the same domain: who is a user already stays one, others have to say which is meant.
+      await running.command('keys', 'create', '--tenant', 'other');
+      await running.command('tenant', 'set', 'other', '--sign-in', 'local:email@example.test');
+      expect((await consentOf('nora')).page.html).toContain('You are signed in');
+      expect((await consentOf('pia')).page.html).toContain('known in several places');
+      await running.command('tenant', 'set', 'other', '--sign-in', '');
+
       expect((await set('local:email@elsewhere.test')).code).toBe(0);
       expect((await consentOf('otto')).page.html).toContain('Nothing is kept for this account');
     },

@@ -93,12 +93,14 @@ describe('a code', () => {
 
 describe('a refresh token', () => {
   it('that is used again ends the sign-in, with its access tokens', async () => {
+    const reuses = async () =>
+      (await on.sb.admin.request('GET', '/audit?event=client_token_reused')).json.audit.length as number;
+    const before = await reuses();
     const first = await on.tokens();
     const { json: second } = await on.refresh(first);
     await delay(2 * RACE_MS);
     expect((await on.refresh(first)).json.error).toBe('invalid_grant');
-    const { json } = await on.sb.admin.request('GET', '/audit?event=client_token_reused');
-    expect(json.audit).toHaveLength(1);
+    expect(await reuses()).toBe(before + 1);
     expect((await on.rpc('/mcp', second.access_token)).status).toBe(401);
     expect((await on.refresh({ ...second, clientId: first.clientId })).json.error).toBe('invalid_grant');
   });
@@ -169,7 +171,7 @@ describe('consent', () => {
     const attacker = on.browser();
     const who = await attacker.follow(await attacker.get(on.attempt(await register()).url));
     const page = await victim.get(who.url);
-    expect([page.status, page.html.includes('This request has expired')]).toEqual([400, true]);
+    expect([page.status, page.html.includes('This request is over')]).toEqual([400, true]);
   });
 
   it('cannot be given by a form of another page', async () => {
@@ -205,6 +207,31 @@ describe('consent', () => {
     expect(again.status).toBe(400);
   });
 
+  it('is not withdrawn by a later answer, and one is good for one code', async () => {
+    const agent = on.browser();
+    const consent = await on.toConsent(agent, on.attempt(await register()).url);
+    const denied = await agent.submit(consent, { fields: { answer: 'deny' } });
+    expect((await agent.submit(consent, { fields: { answer: 'allow' } })).status).toBe(400);
+    const back = await agent.get(denied.headers.get('location') ?? '');
+    expect(back.headers.get('location')).toContain('error=access_denied');
+
+    const other = on.browser();
+    const page = await on.toConsent(other, on.attempt(await register()).url);
+    const allowed = await other.submit(page, { fields: { answer: 'allow' } });
+    const resume = allowed.headers.get('location') ?? '';
+    const backs = await Promise.all(Array.from({ length: 6 }, () => other.get(resume)));
+    const codes = backs.filter(({ headers }) => headers.get('location')?.includes('code=') === true);
+    expect(codes).toHaveLength(1);
+  });
+
+  it('can be given by somebody else than who is signed in to the pages', async () => {
+    const agent = on.browser();
+    const consent = await on.toConsent(agent, on.attempt(await register()).url, 'kim');
+    const who = await agent.follow(await agent.submit(consent, { formIndex: 1 }));
+    const again = await agent.follow(await agent.submit(who, { fields: { link: await on.link('lee') } }));
+    expect([again.html.includes('lee'), again.html.includes('kim')]).toEqual([true, false]);
+  });
+
   it('is not shown in a frame, and is kept by no cache', async () => {
     const page = await on.toConsent(on.browser(), on.attempt(await register()).url);
     expect(page.headers.get('content-security-policy')).toContain("frame-ancestors 'none'");
@@ -221,6 +248,43 @@ describe('consent', () => {
     const { attempt, back } = await coded('ida');
     await on.sb.post('/v1/identity/revoke', { user_id: 'ida' });
     expect((await on.redeem(attempt, back)).json.error).toBe('invalid_grant');
+  });
+});
+
+describe('what anybody may send', () => {
+  const post = (path: string, body: object) =>
+    on.ask(`${PUBLIC_URL}${path}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+
+  it('has one spelling, so that its limit holds', async () => {
+    for (const path of ['/auth/register/', '/auth/REGISTER', '/auth//register', '/auth/token/'])
+      expect((await post(path, { redirect_uris: ['https://app.example/'] })).status).toBe(404);
+  });
+
+  it('is short, because it is kept', async () => {
+    expect((await on.register({ client_uri: `https://app.example/${'x'.repeat(9_000)}` })).status).toBe(413);
+    const { url } = on.attempt(await register(), { state: 'x'.repeat(9_000) });
+    expect((await on.browser().get(url)).status).toBe(413);
+  });
+
+  it('does not lead to places of others', async () => {
+    for (const scheme of ['ftp:', 'ms-msdt:', 'view-source:', 'mailto:'])
+      expect((await on.register({ redirect_uris: [`${scheme}//x/y`] })).status).toBe(400);
+  });
+
+  it('cannot hide what it is named', async () => {
+    const { json } = await on.register({ client_name: 'a\u0000b\u202e\u001bc' });
+    expect(json.client_name).not.toMatch(/[\u0000\u202e\u001b]/);
+  });
+
+  it('cannot ask for a form that the page does not send', async () => {
+    const attempt = on.attempt(await register(), { response_mode: 'form_post' });
+    const agent = on.browser();
+    const back = await on.answer(agent, await on.toConsent(agent, attempt.url));
+    expect((await on.redeem(attempt, back)).status).toBe(200);
   });
 });
 

@@ -27,7 +27,7 @@ async function connect(clientId: string, redirect_uri: string, more: Record<stri
 /** Clients shaped like real ones, in how they register, authenticate and are redirected. */
 describe('a client', () => {
   it('like Claude on the web: a document, a redirect to its site', async () => {
-    const callback = 'https://claude.example/api/mcp/auth_callback';
+    const callback = `${documents.origin}/api/mcp/auth_callback`;
     const id = documents.publish('claude-web.json', {
       client_name: 'Claude',
       redirect_uris: [callback],
@@ -37,11 +37,10 @@ describe('a client', () => {
       scope: 'openid',
     });
     const { consent, back, tokens, listed } = await connect(id, callback);
-    expect(consent.html).toContain('claude.example');
     expect(consent.html).toContain(`Published by</dt>\n    <dd><bdi>localhost:`);
     expect(consent.html).not.toContain('Go on only if');
     expect(consent.headers.get('content-security-policy')).toContain(
-      "form-action 'self' https://claude.example;",
+      `form-action 'self' ${documents.origin};`,
     );
     expect(back.href.startsWith(callback)).toBe(true);
     expect([tokens.status, listed]).toEqual([200, 200]);
@@ -58,24 +57,31 @@ describe('a client', () => {
       token_endpoint_auth_signing_alg: 'ES256',
       jwks: { keys: [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256', use: 'sig' }] },
     });
-    const assertion = (audience: string, jti = randomUUID()) =>
+    const assertion = (audience: string, jti = randomUUID(), lifetime = '1m') =>
       new SignJWT({ jti })
         .setProtectedHeader({ alg: 'ES256', kid: 'one' })
         .setIssuer(id)
         .setSubject(id)
         .setAudience(audience)
         .setIssuedAt()
-        .setExpirationTime('1m')
+        .setExpirationTime(lifetime)
         .sign(privateKey);
     const proof = async (audience = `${PUBLIC_URL}/auth`, jti = randomUUID()) => ({
       client_assertion_type: 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer',
       client_assertion: await assertion(audience, jti),
     });
-    const { tokens, listed } = await connect(id, callback, await proof());
+    const { consent, tokens, listed } = await connect(id, callback, await proof());
+    // The host that publishes the document is not the one that it leads to.
+    expect(consent.html).toContain('Go on only if');
     expect([tokens.status, listed]).toEqual([200, 200]);
     const again = { clientId: id, refresh_token: tokens.json.refresh_token as string };
     expect((await on.refresh(again)).json.error).toBe('invalid_client');
     expect((await on.refresh(again, await proof('https://elsewhere.example'))).json.error).toBe(
+      'invalid_client',
+    );
+    const late = { client_assertion_type: (await proof()).client_assertion_type };
+    const forYears = await assertion(`${PUBLIC_URL}/auth`, randomUUID(), '10y');
+    expect((await on.refresh(again, { ...late, client_assertion: forYears })).json.error).toBe(
       'invalid_client',
     );
     const once = await proof();

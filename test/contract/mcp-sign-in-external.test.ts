@@ -1,5 +1,5 @@
 import { exportJWK, generateKeyPair, SignJWT, type JWTPayload } from 'jose';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { MCP_URL, startWithSignIn } from '../support/mcp-sign-in.ts';
 import { listen } from '../support/upstreams/http.ts';
 
@@ -24,12 +24,12 @@ async function startIssuer() {
     response.writeHead(document ? 200 : isAway ? 503 : 404, { 'content-type': 'application/json' });
     response.end(JSON.stringify(document ?? {}));
   });
-  const issue = (claims: JWTPayload, { typ = 'JWT', sign = privateKey } = {}) =>
-    new SignJWT({ iss: server.origin, sub: 'subject-1', ...claims })
+  const issue = (claims: JWTPayload, { typ = 'JWT', sign = privateKey, withAge = true } = {}) => {
+    const token = new SignJWT({ iss: server.origin, sub: 'subject-1', ...claims })
       .setProtectedHeader({ alg: 'RS256', kid: 'one', typ })
-      .setIssuedAt(claims.iat)
-      .setExpirationTime(claims.exp ?? '5m')
-      .sign(sign);
+      .setExpirationTime(claims.exp ?? '5m');
+    return (withAge ? token.setIssuedAt(claims.iat) : token).sign(sign);
+  };
   return {
     origin: server.origin,
     issue,
@@ -100,10 +100,17 @@ describe('an authorization server of the operator’s', () => {
       ['that tells who somebody is', { typ: 'ID' }, 'Sign in again'],
       ['that has expired', { exp: 1_000 }, 'Sign in again'],
       ['of another issuer', { iss: 'https://elsewhere.example' }, 'Sign in again'],
+      ['that will be issued', { iat: Math.floor(Date.now() / 1000) + 3_600 }, 'Sign in again'],
+      ['that tells who somebody is', { nonce: 'n' }, 'Sign in again'],
       ['without the claim', { preferred_username: undefined }, '"user_claim" in SWITCHBOARD_MCP_SIGN_IN'],
     ])('refuses a token %s (%j)', async (_what, change, why) => {
       const { status, json } = await askWith(await issuer.issue({ ...claims, ...change }));
       expect([status, json.error.message]).toEqual([401, expect.stringContaining(why)]);
+    });
+
+    it('refuses a token of unknown age, which a revocation could not end', async () => {
+      const token = await issuer.issue(claims, { withAge: false });
+      expect((await askWith(token)).status).toBe(401);
     });
 
     it('refuses a token with a wrong signature', async () => {
@@ -160,6 +167,6 @@ describe('an authorization server of the operator’s', () => {
     const token = await issuer.issue({ aud: MCP_URL, scope: 'mcp:call' });
     expect((await on.rpc('/mcp', token)).status).toBe(503);
     issuer.setAway(false);
-    expect((await on.rpc('/mcp', token)).status).toBe(200);
+    await vi.waitFor(async () => expect((await on.rpc('/mcp', token)).status).toBe(200), 10_000);
   });
 });

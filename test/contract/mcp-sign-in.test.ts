@@ -153,7 +153,7 @@ describe('the page that asks for consent', () => {
     const { json } = await on.register();
     const who = await agent.follow(await agent.get(on.attempt(json.client_id).url));
     const again = await agent.submit(who, { fields: { link: 'page_nonsense' } });
-    expect(again.html).toContain('That link was already used, has expired, or is not complete.');
+    expect(again.html).toContain('This is no link that works here');
   });
 });
 
@@ -172,6 +172,12 @@ describe('a sign-in', () => {
     expect((await search()).json.result.isError).not.toBe(true);
     expect(JSON.stringify((await search()).json)).toContain('quota_exceeded');
 
+    // Signing in again does not lift the limit.
+    const { access_token: another } = await on.tokens('dora');
+    expect(JSON.stringify((await on.rpc('/mcp', another, 'tools/call', SEARCH)).json)).toContain(
+      'quota_exceeded',
+    );
+
     const agent = on.browser();
     await agent.submit(await agent.get(await on.link('dora')));
     const page = await agent.get(`${PUBLIC_URL}/manage`);
@@ -181,7 +187,9 @@ describe('a sign-in', () => {
     );
     const after = await agent.follow(await agent.submit(page, { formIndex }));
     expect(after.html).toContain('The app was signed out.');
-    const refused = await on.rpc('/mcp', token);
+    // The latest sign-in comes first.
+    expect((await on.rpc('/mcp', token)).status).toBe(200);
+    const refused = await on.rpc('/mcp', another);
     expect([refused.status, refused.headers.get('www-authenticate')]).toEqual([
       401,
       expect.stringContaining('error="invalid_token", resource_metadata='),

@@ -2,8 +2,11 @@ import { errors, type Adapter, type AdapterPayload } from 'oidc-provider';
 import type { Grants } from '../../core/identity/grants/grants.ts';
 import type { StoredRecord } from '../../core/identity/grants/records.ts';
 
-/** A registration of a client (RFC 7591) is deleted when it was not used for this long, in seconds. */
+/** A registration of a client (RFC 7591) is deleted when it got no tokens for this long, in seconds: at first, and after it had some. */
+const NEW_CLIENT_SEC = 86_400;
 const CLIENT_SEC = 60 * 86_400;
+/** What may be used once only. */
+const ONCE: ReadonlySet<string> = new Set(['AuthorizationCode', 'RefreshToken']);
 
 /** Stores the models of `oidc-provider` as authorization records. A model's id may be a secret, and is kept only as a hash. */
 export class RecordAdapter implements Adapter {
@@ -17,18 +20,19 @@ export class RecordAdapter implements Adapter {
 
   async upsert(id: string, payload: AdapterPayload, expiresIn: number | undefined): Promise<void> {
     const { grantId, uid } = payload;
-    const ttlSec = this.#kind === 'Client' ? CLIENT_SEC : (expiresIn ?? 0);
+    const ttlSec = this.#kind === 'Client' ? NEW_CLIENT_SEC : (expiresIn ?? 0);
     // A grant's own id is the key that stands for it.
     const ofGrant = this.#kind === 'Grant' ? id : this.#kind === 'Session' ? undefined : grantId;
     const kept = this.#kind === 'Session' ? withoutAccount(payload) : payload;
     await this.#grants.records.put(this.#kind, id, { payload: kept, ttlSec, grantId: ofGrant, uid });
-    if (this.#kind === 'RefreshToken' && grantId !== undefined) await this.#grants.prolong(grantId, ttlSec);
+    if (this.#kind !== 'RefreshToken' || grantId === undefined) return;
+    await this.#grants.prolong(grantId, ttlSec);
+    await this.#grants.records.prolong('Client', payload.clientId ?? '', CLIENT_SEC);
   }
 
   async find(id: string): Promise<AdapterPayload | undefined> {
     const found = await this.#grants.records.find(this.#kind, id);
     if (!found) return undefined;
-    if (this.#kind === 'Client') await this.#grants.records.prolong(this.#kind, id, CLIENT_SEC);
     const payload = this.#payloadOf(found);
     // What follows is `revokeByGrantId`.
     if (payload.consumed && payload.grantId !== undefined) await this.#grants.noteReuse(payload.grantId);
@@ -68,7 +72,9 @@ export class RecordAdapter implements Adapter {
       this.#kind === 'RefreshToken' && usedAt !== undefined && Date.now() - usedAt.getTime() < refreshRaceMs;
     return {
       ...payload,
-      ...(usedAt === undefined || isRace ? {} : { consumed: Math.floor(usedAt.getTime() / 1000) }),
+      ...(usedAt === undefined || isRace || !ONCE.has(this.#kind)
+        ? {}
+        : { consumed: Math.floor(usedAt.getTime() / 1000) }),
     };
   }
 }

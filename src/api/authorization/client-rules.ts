@@ -1,10 +1,17 @@
 import { errors } from 'oidc-provider';
+import { sanitise } from '../../platform/sanitize.ts';
 
 /** The member that makes `oidc-provider` ask for our rules. It has no meaning of its own here. */
 export const RULED_MEMBER = 'software_id';
 
 const GRANT_TYPES = ['authorization_code', 'refresh_token'];
 const LOOPBACK_HOSTS: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
+/** Schemes of others, besides those that `oidc-provider` refuses: what opens them is no app that has just asked. */
+const FOREIGN_SCHEMES: ReadonlySet<string> = new Set(
+  'ftp: ws: wss: mailto: tel: sms: urn: view-source: filesystem: jar: intent: ldap: ldaps: smb: ssh: ms-msdt: search-ms:'.split(
+    ' ',
+  ),
+);
 const MAX_NAME_CHARS = 100;
 const MAX_REDIRECTS = 20;
 
@@ -27,7 +34,7 @@ export function applyClientRules(metadata: Metadata): void {
   // A client may ask for any of our scopes.
   delete metadata['scope'];
   const name = metadata['client_name'];
-  if (typeof name === 'string') metadata['client_name'] = name.slice(0, MAX_NAME_CHARS);
+  if (typeof name === 'string') metadata['client_name'] = sanitise(name, MAX_NAME_CHARS);
 }
 
 function urlsOf(value: unknown): readonly URL[] {
@@ -42,6 +49,8 @@ function urlsOf(value: unknown): readonly URL[] {
       throw new errors.InvalidClientMetadata(
         'redirect_uris must be https, or http on loopback, or have a scheme of the app itself',
       );
+    if (FOREIGN_SCHEMES.has(url.protocol))
+      throw new errors.InvalidClientMetadata(`redirect_uris must not have the scheme ${url.protocol}`);
     return [url];
   });
 }

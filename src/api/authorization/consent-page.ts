@@ -54,17 +54,28 @@ export const consentPage = (client: AskingClient, holder: PageHolder, { action, 
         <button class="second" name="answer" value="deny">Do not allow</button>
       </div>
     </form>
-    <p class="help">You can end this at any time on the page of your connections.</p>`,
+    <form method="post" action="${action}/someone-else">
+      <input type="hidden" name="token" value="${token}" />
+      <p class="help">
+        You can end this at any time on the page of your connections. Not ${named(holder.user)}?
+        <button class="second">Sign in as somebody else</button>
+      </p>
+    </form>`,
 });
 
 interface SignInForms extends Sent {
+  /** What links begin with. */
+  readonly link: string;
   readonly choices: readonly SignInChoice[];
   /** The link that was entered does not work. */
   readonly isLinkOver: boolean;
 }
 
 /** Asks who the user is. */
-export const whoPage = (client: AskingClient, { action, token, choices, isLinkOver }: SignInForms): Page => {
+export const whoPage = (
+  client: AskingClient,
+  { action, token, choices, link, isLinkOver }: SignInForms,
+): Page => {
   const hidden = html`<input type="hidden" name="token" value="${token}" />`;
   return {
     title: 'Connect an app',
@@ -88,11 +99,12 @@ export const whoPage = (client: AskingClient, { action, token, choices, isLinkOv
         ${hidden}
         <label for="link">${choices.length > 0 ? 'Or enter a link' : 'Enter a link'}</label>
         <p id="link.help" class="help">
-          Whoever runs this service can make one: in its terminal with
-          <code>switchboard connections link YOUR-ID</code>, or your app for its page of connections. It works
-          once, within five minutes.
+          Whoever runs this service makes one with
+          <code>npx switchboard connections link YOUR-ID</code>. It begins with <code>${link}</code> and works
+          once, within five minutes. The page of your connections is then open in this browser for a quarter
+          of an hour.
         </p>
-        ${isLinkOver && html`<p role="alert">That link was already used, has expired, or is not complete.</p>`}
+        ${isLinkOver && html`<p role="alert">This is no link that works here: it was already used, has expired, or is not complete.</p>`}
         <div class="row">
           <input
             id="link"
@@ -118,10 +130,11 @@ export const signedInPage = (consent: string): Page => ({
 
 export const expiredPage = (): Page => ({
   status: 400,
-  title: 'This request has expired',
+  title: 'This request is over',
   body: html`<p role="alert">
-    The app’s request is more than a quarter of an hour old, was already answered, or was begun in another
-    browser. Nothing was changed. Go back to the app and connect again.
+    You have answered it, it is more than a quarter of an hour old, or it was begun in another browser or at
+    another address. If you allowed it, the app is connected, and you can close this page. If not, go back to
+    the app and connect again.
   </p>`,
 });
 
@@ -138,9 +151,9 @@ function targetOf(redirectUri: string): Html | string {
   return url.protocol === 'https:' ? named(url.host) : html`the app that opens ${named(url.protocol)}`;
 }
 
-/** Any program on the machine can receive what is sent to it, and any can take a scheme. */
+/** Any program on a machine can receive what is sent to it, any can take a scheme, and a host may publish what others have written. */
 const warningOf = ({ name, redirectUri, publishedAt }: AskingClient): Html | undefined =>
-  new URL(redirectUri).protocol === 'https:' && publishedAt !== undefined
+  redirectUri.startsWith('https:') && new URL(redirectUri).host === publishedAt
     ? undefined
     : html`<p class="warn">
         Go on only if you have just started this yourself, in ${visible(name)}. Another program could use its

@@ -43,7 +43,7 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     const provider = await server.provider();
     try {
       const { uid, params: asked } = await provider.interactionDetails(request, response);
-      const client = await provider.Client.find(textOf(asked['client_id']));
+      const client = await server.for(request, () => provider.Client.find(textOf(asked['client_id'])));
       const resource = findResource(publicUrl, textOf(asked['resource'], `${publicUrl}/mcp`));
       if (uid !== params.uid || !client || !resource) return undefined;
       const { clientId } = client;
@@ -74,7 +74,16 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     const { request, response } = page;
     const token = formToken(cookies.ensureBrowser(request, response));
     const choices = await pageSignIns.choices();
-    sendPage(response, whoPage(client, { action: `${base}${pathOf(page)}`, token, choices, isLinkOver }));
+    sendPage(
+      response,
+      whoPage(client, {
+        action: `${base}${pathOf(page)}`,
+        token,
+        choices,
+        isLinkOver,
+        link: `${publicUrl}/manage/`,
+      }),
+    );
   }
 
   async function allow(page: ConsentRequest, waiting: Waiting, holder: PageHolder): Promise<void> {
@@ -111,13 +120,26 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
       const holder = await manage.holder(cookie);
       if (!holder) return showWho(page, waiting);
       requireToken(fields, cookie);
+      // The first answer counts, of several tabs or clicks.
+      if (!(await grants.records.use('Interaction', page.params.uid)))
+        return sendPage(response, expiredPage());
       if (answer === 'allow') return allow(page, waiting, holder);
       const result = { error: 'access_denied', error_description: 'the user did not allow it' };
       await waiting.provider.interactionFinished(request, response, result);
     },
   });
 
+  route(router, '/auth/consent/:uid/someone-else', {
+    async post(page, fields) {
+      requireToken(fields, cookies.manager(page.request));
+      cookies.clearManager(page.response);
+      seeOther(page.response, `${base}${pathOf(page)}`);
+    },
+  });
+
   route(router, '/auth/consent/:uid/link', {
+    // The address that a page with a mistake has.
+    get: page => seeOther(page.response, `${base}${pathOf(page)}`),
     async post(page, fields) {
       const { request, response, actor } = page;
       const waiting = await waitingOf(page);

@@ -11,12 +11,14 @@ import { UNUSED_SEC, type Grants } from '../../core/identity/grants/grants.ts';
 import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
 import { html, sendPage, visible } from '../pages/page.ts';
 import { RecordAdapter } from './adapter.ts';
+import { asker } from './asker.ts';
 import { applyClientRules, RULED_MEMBER } from './client-rules.ts';
 import { findResource, scopesOf } from './resources.ts';
 
 /** The time that a user has to sign in and consent, in seconds. */
 const INTERACTION_SEC = 900;
 const CODE_SEC = 60;
+const MAX_ASSERTION_SEC = 3_600;
 /** The key that stands for a grant ends it much earlier. */
 const GRANT_SEC = 3_650 * 86_400;
 
@@ -68,6 +70,7 @@ export async function createProvider(parts: AuthorizationParts): Promise<Provide
 /** Leaves out of the metadata what only OpenID Connect has, which is not offered. */
 function describeOAuth(metadata: Record<string, unknown>): void {
   metadata['scopes_supported'] = [...MCP_SCOPES.keys()];
+  metadata['response_modes_supported'] = ['query'];
   for (const name of ['claims_supported', 'subject_types_supported', 'id_token_signing_alg_values_supported'])
     delete metadata[name];
 }
@@ -103,6 +106,12 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       validator: (_context, _key, _value, metadata) => applyClientRules(metadata),
     },
     pkce: { required: () => true },
+    assertJwtClientAuthClaimsAndHeader(_context, { exp }) {
+      // Each is remembered until it expires.
+      if (Number(exp) > Date.now() / 1000 + MAX_ASSERTION_SEC)
+        throw new errors.InvalidClientAuth(`the assertion must expire within ${MAX_ASSERTION_SEC} s`);
+      return Promise.resolve();
+    },
     rotateRefreshToken: true,
     issueRefreshToken: () => Promise.resolve(true),
     expiresWithSession: () => Promise.resolve(false),
@@ -128,11 +137,6 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       clientIdMetadataDocument: {
         enabled: true,
         ack: 'draft-02',
-        // The consent page, which is not served by the provider, has no context.
-        async allowFetch(context: KoaContextWithOIDC | undefined) {
-          if (context) await core.rateLimits.take('callback', context.ip);
-          return true;
-        },
       },
       resourceIndicators: {
         enabled: true,
@@ -165,13 +169,19 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
     // Each authorization is consented to anew: nothing tells whether a native client is the one that was allowed before.
     async loadExistingGrant({ oidc }) {
       const grantId = oidc.result?.consent?.grantId;
-      return grantId === undefined ? undefined : oidc.provider.Grant.find(grantId);
+      if (grantId === undefined) return undefined;
+      // One consent is good for one code.
+      if (!(await grants.records.use('Grant', grantId)))
+        throw new errors.AccessDenied('it was answered before');
+      return oidc.provider.Grant.find(grantId);
     },
     interactions: {
       url: (_context, { uid }) => `${grants.issuer}${CONSENT_PATH}/${uid}`,
       policy: consentPolicy(),
     },
-    fetch: (url, options) => {
+    // A failure is the client's: it cannot be found, or does not prove itself.
+    fetch: async (url, options) => {
+      await core.rateLimits.take('callback', asker.getStore() ?? '');
       const { method = 'GET', headers, signal } = options ?? {};
       const plain = Object.fromEntries(new Headers(headers as Record<string, string>));
       return grants.fetch(url instanceof Request ? url.url : url.toString(), {
@@ -186,10 +196,8 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       sendPage(context.res, {
         status: context.status,
         title: 'This app cannot be connected',
-        body: html`<p role="alert">
-            The app’s request was refused, and nothing was changed. Go back to the app and connect again.
-          </p>
-          <p class="help">${visible(reasonFor(context, description ?? error))} (${error})</p>`,
+        body: html`<p role="alert">The app’s request was refused, and nothing was changed.</p>
+          <p>${visible(reasonFor(context, description ?? error))} (${error})</p>`,
       });
     },
   };
@@ -200,7 +208,7 @@ function reasonFor({ query }: KoaContextWithOIDC, description: string): string {
   const { client_id: id } = query;
   if (!description.endsWith('document fetch failed') || typeof id !== 'string' || !URL.canParse(id))
     return description;
-  return `The app says what it is at ${new URL(id).host}, which this service cannot read.`;
+  return `The app says what it is at ${new URL(id).host}, which this service cannot read. Whoever runs the service can let it reach that host, or register the app.`;
 }
 
 /** Asks for sign-in and consent every time, in one step. */

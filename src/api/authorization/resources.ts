@@ -26,7 +26,7 @@ export function resourceAt(publicUrl: string, path: string): Resource | undefine
 
 /** Returns the MCP endpoint with this address. That of an unknown server is one too, so that nobody learns which exist. */
 export const findResource = (publicUrl: string, address: string): Resource | undefined =>
-  address.startsWith(`${publicUrl}/`) ? resourceAt(publicUrl, address.slice(publicUrl.length)) : undefined;
+  [resourceAt(publicUrl, address.slice(publicUrl.length))].find(resource => resource?.url === address);
 
 /** Returns the scopes that an endpoint takes: one server has no search. */
 export const scopesOf = ({ serverId }: Pick<Resource, 'serverId'>): readonly string[] =>

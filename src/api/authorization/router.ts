@@ -13,6 +13,11 @@ const AUTH = '/auth';
 /** Where clients look for the metadata of an authorization server (RFC 8414, OpenID Connect Discovery). */
 const WELL_KNOWN = ['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'];
 const METADATA_MAX_AGE_SEC = 600;
+/** What is served below the issuer, besides the pages of consent. */
+const PATH = /^\/(?:authorize|authorize\/[\w-]+|token|register|revoke|jwks|\.well-known\/[\w-]+)$/;
+/** Authorization requests and registrations are kept for some time, so they must be short. */
+const MAX_QUERY_CHARS = 8 * 1024;
+const MAX_CLIENT_BYTES = 8 * 1024;
 
 interface Options {
   readonly core: Core;
@@ -53,17 +58,30 @@ export function authorizationRouter({ core, grants, cookies, publicUrl }: Option
 
   router.use(AUTH, async (request, response) => {
     const { path, method } = request;
-    if (path === '/authorize' || path.startsWith('/authorize/')) {
+    // `oidc-provider` takes other spellings of a path as well, for which the limits would not hold.
+    if (!PATH.test(path)) throw new SwitchboardError('route_not_found', 'There is no such address.');
+    if (path.startsWith('/authorize')) {
       await core.rateLimits.take('page', request.ip ?? '');
+      requireShort(request.url.length, MAX_QUERY_CHARS);
       const target = path === '/authorize' ? server.completed(request.url) : request.url;
-      return server.serve(request, response, target, request.ip);
+      return server.serve(request, response, target);
     }
     allowOrigin(response);
     if (method === 'OPTIONS') return void response.status(204).end();
     await core.rateLimits.take(path === '/register' ? 'registration' : 'page', request.ip ?? '');
-    return server.serve(request, response, request.url, request.ip);
+    if (path === '/register') requireShort(Number(request.headers['content-length']), MAX_CLIENT_BYTES);
+    return server.serve(request, response, request.url);
   });
   return router;
+}
+
+/** @param length NaN if it was not said before the body */
+function requireShort(length: number, max: number): void {
+  if (length <= max) return;
+  throw new SwitchboardError(
+    'payload_too_large',
+    `Send at most ${max} bytes, and say how many with Content-Length.`,
+  );
 }
 
 const withoutBase = (path: string, base: string): string =>

@@ -1,6 +1,8 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
+import type { Request } from 'express';
 import type { Provider } from 'oidc-provider';
 import { mcpScopesIn } from '../../core/identity/grants/scopes.ts';
+import { asker } from './asker.ts';
 import type { AuthorizationParts } from './provider.ts';
 import { findResource, scopesOf } from './resources.ts';
 
@@ -28,28 +30,31 @@ export class AuthorizationServer {
   }
 
   /** Serves the metadata of the server, at whatever well-known path it was asked for. */
-  serveMetadata(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  serveMetadata(request: Request, response: ServerResponse): Promise<void> {
     return this.serve(request, response, METADATA_PATH);
   }
 
   /**
    * Serves a request as one to the public address.
    * @param target the path below the issuer, with the query
-   * @param ip the client's address
    */
-  async serve(request: IncomingMessage, response: ServerResponse, target: string, ip = ''): Promise<void> {
+  async serve(request: Request, response: ServerResponse, target: string): Promise<void> {
     const provider = await this.provider();
     const { host, protocol, pathname } = new URL(this.#parts.grants.issuer);
     const { headers } = request;
     headers.host = host;
     headers['x-forwarded-proto'] = protocol.slice(0, -1);
-    headers['x-forwarded-for'] = ip;
-    delete headers['x-forwarded-host'];
+    for (const name of ['x-forwarded-for', 'x-forwarded-host']) delete headers[name];
     // Browsers of any origin may use it: no cookie counts at these endpoints. The router has allowed it already.
     delete headers.origin;
     request.url = target;
     Object.assign(request, { originalUrl: `${pathname}${target}` });
-    await provider.callback()(request, response);
+    await this.for(request, () => provider.callback()(request, response));
+  }
+
+  /** Does what may fetch something that a client names, within the limits of the client's address. */
+  for<Result>({ ip = '' }: Request, work: () => Promise<Result>): Promise<Result> {
+    return asker.run(ip, work);
   }
 
   /** Adds what clients leave out of an authorization request: those that ask for no scope of ours get all of the resource. */
@@ -62,6 +67,8 @@ export class AuthorizationServer {
     const served = scopesOf(resource);
     const asked = mcpScopesIn(query.get('scope') ?? '').filter(name => served.includes(name));
     query.set('scope', (asked.length > 0 ? asked : served).join(' '));
+    // The page that leads back to a client has no script that could send a form.
+    query.delete('response_mode');
     return `${path}?${query.toString()}`;
   }
 }

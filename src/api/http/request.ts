@@ -257,7 +257,7 @@ function logEnd(
 const withoutSecrets = (path: string): string =>
   path
     .replace(
-      /^(\/+(?:connect|manage|oauth\/done|v1\/identity\/sessions)\/+)[^/]+/i,
+      /^(\/+(?:connect|manage|oauth\/done|auth\/(?:consent|authorize)|v1\/identity\/sessions)\/+)[^/]+/i,
       (whole, before: string) => (OPEN_PATHS.has(whole) ? whole : `${before}:secret`),
     )
     // Secrets may also be elsewhere by mistake.

@@ -115,6 +115,19 @@ export class ClientKeys {
     }));
   }
 
+  /** Returns the quota of the user's last sign-in with a client of that name, and what it is counted under. */
+  async #limitsBefore(tx: Database, userId: string, name: string) {
+    const [last] = await tx
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.userId, userId), eq(apiKeys.name, name), isNotNull(apiKeys.clientId)))
+      .orderBy(desc(apiKeys.createdAt))
+      .limit(1);
+    if (!last) return {};
+    const { id, countedAs, monthlyCalls, monthlySearches } = last;
+    return { countedAs: countedAs ?? id, monthlyCalls, monthlySearches };
+  }
+
   async #insert(
     tx: Database,
     user: User,
@@ -123,9 +136,10 @@ export class ClientKeys {
   ): Promise<string> {
     const { key: _secret, id, hash } = generateApiKey();
     const scopes = [...client.scopes];
+    const before = await this.#limitsBefore(tx, user.id, client.name);
     await tx
       .insert(apiKeys)
-      .values({ ...client, id, hash, scopes, userId: user.id, userEpoch: user.tokenEpoch });
+      .values({ ...client, ...before, id, hash, scopes, userId: user.id, userEpoch: user.tokenEpoch });
     const { tenantId, clientId } = client;
     const meta = { key: id, scopes: scopes.join(','), client: clientId };
     const entry = { event: 'client_signed_in', outcome: 'ok', tenantId, userId: user.id, meta } as const;

@@ -1,9 +1,10 @@
-import { createRemoteJWKSet, customFetch, errors, jwtVerify, type JWTPayload } from 'jose';
+import { createRemoteJWKSet, customFetch, decodeJwt, errors, jwtVerify, type JWTPayload } from 'jose';
 import { LRUCache } from 'lru-cache';
 import type { ExternalIssuer } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
 import type { Guard } from '../../../platform/outbound/guard.ts';
+import { sanitise } from '../../../platform/sanitize.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { ApiKeys } from '../../access/api-keys.ts';
@@ -20,6 +21,8 @@ const MAX_TOKEN_CHARS = 16 * 1024;
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA'];
 /** The address of its keys is read again after this time. */
 const METADATA_MS = 60 * 60_000;
+/** After a failure, nobody asks for it for so long. */
+const FAILED_MS = 2_000;
 
 interface Verified {
   readonly keyId: string;
@@ -46,6 +49,7 @@ export class ExternalTokens {
   readonly #reader: MetadataReader;
   readonly #reading = new SingleFlight<ReturnType<typeof createRemoteJWKSet>>();
   readonly #warnings: ThrottledLog;
+  #failedAtMs = -Infinity;
   #keys: { readonly atMs: number; readonly set: ReturnType<typeof createRemoteJWKSet> } | undefined;
 
   constructor(parts: Parts) {
@@ -84,19 +88,20 @@ export class ExternalTokens {
   }
 
   async #check(token: string, resource: string): Promise<Verified> {
-    const { context, settings } = this.#parts;
-    if (token.length > MAX_TOKEN_CHARS) throw invalidAccessToken();
+    const { settings } = this.#parts;
+    if (token.length > MAX_TOKEN_CHARS || !isOf(settings.issuer, token)) throw invalidAccessToken();
     const keys = await this.#keySet();
     const payload = await this.#payloadOf(token, keys);
     const audiences = [payload.aud ?? []].flat();
     this.#requireAudience(audiences, resource);
-    const user = this.#userOf(payload);
     const names = claimedScopes(payload);
     const scopes = keyScopesOf(
       Object.entries(settings.scopes).flatMap(([ours, theirs]) => (isAmong(theirs, names) ? ours : [])),
     );
-    const { iat = context.clock.now() / 1000, exp = 0 } = payload;
-    const clientId = textIn(payload, 'azp', 'client_id', 'appid') ?? 'unknown';
+    if (scopes.length === 0) throw this.#withoutScopes();
+    const user = this.#userOf(payload);
+    const { iat = 0, exp = 0 } = payload;
+    const clientId = sanitise(textIn(payload, 'azp', 'client_id', 'appid') ?? 'unknown');
     const keyId = await this.#parts.apiKeys.clients.ensure({
       tenantId: settings.tenant,
       userId: user,
@@ -115,15 +120,15 @@ export class ExternalTokens {
   async #payloadOf(token: string, keys: ReturnType<typeof createRemoteJWKSet>): Promise<JWTPayload> {
     const { context, settings } = this.#parts;
     try {
-      const { payload } = await jwtVerify(token, keys, {
+      const { payload, protectedHeader } = await jwtVerify(token, keys, {
         algorithms: ALGORITHMS,
         issuer: settings.issuer,
         currentDate: new Date(context.clock.now()),
         clockTolerance: CLOCK_TOLERANCE_SEC,
-        requiredClaims: ['exp', 'sub'],
+        requiredClaims: ['exp', 'iat', 'sub'],
       });
-      // Keycloak tells the kinds of its tokens by this claim.
-      if (payload['typ'] === 'ID' || payload['typ'] === 'Refresh') throw invalidAccessToken();
+      const isEarly = (payload.iat ?? 0) > context.clock.now() / 1000 + CLOCK_TOLERANCE_SEC;
+      if (isEarly || !isAccessToken(protectedHeader.typ, payload)) throw invalidAccessToken();
       return payload;
     } catch (cause) {
       if (cause instanceof errors.JWKSTimeout) throw this.#unavailable(cause);
@@ -149,8 +154,17 @@ export class ExternalTokens {
     throw new SwitchboardError('unauthorized', text);
   }
 
+  #withoutScopes(): SwitchboardError {
+    const { issuer, scopes } = this.#parts.settings;
+    const names = Object.values(scopes).join(' or ');
+    const text = `The access token has neither of the scopes ${names}. Configure ${issuer} to give them to the client, or set "scopes" in SWITCHBOARD_MCP_SIGN_IN.`;
+    this.#warnings.warn({ issuer }, text);
+    return new SwitchboardError('insufficient_scope', text);
+  }
+
   async #keySet(): Promise<ReturnType<typeof createRemoteJWKSet>> {
     const { context } = this.#parts;
+    if (context.clock.now() - this.#failedAtMs < FAILED_MS) throw this.#unavailable(undefined);
     if (this.#keys && context.clock.now() - this.#keys.atMs < METADATA_MS) return this.#keys.set;
     return this.#reading.run('keys', async () => {
       try {
@@ -164,6 +178,7 @@ export class ExternalTokens {
         return set;
       } catch (cause) {
         if (this.#keys) return this.#keys.set;
+        this.#failedAtMs = context.clock.now();
         throw this.#unavailable(cause);
       }
     });
@@ -191,7 +206,24 @@ function claimedScopes(payload: JWTPayload): readonly string[] {
 
 /** Entra is asked for `api://…/mcp.call`, and says `mcp.call`. */
 const isAmong = (name: string, names: readonly string[]): boolean =>
-  names.includes(name) || names.includes(name.slice(name.lastIndexOf('/') + 1));
+  names.includes(name) ||
+  (name.startsWith('api://') && names.includes(name.slice(name.lastIndexOf('/') + 1)));
+
+/** Returns whether a token says that it is of an issuer. Any other needs no keys. */
+function isOf(issuer: string, token: string): boolean {
+  try {
+    return decodeJwt(token).iss === issuer;
+  } catch {
+    return false;
+  }
+}
+
+/** Tells access tokens from those that say who somebody is. Keycloak has the claim `typ`. */
+const isAccessToken = (type: string | undefined, payload: JWTPayload): boolean =>
+  [undefined, 'jwt', 'at+jwt', 'application/at+jwt'].includes(type?.toLowerCase()) &&
+  payload['typ'] !== 'ID' &&
+  payload['typ'] !== 'Refresh' &&
+  ['nonce', 'at_hash', 'events'].every(claim => payload[claim] === undefined);
 
 const textIn = (payload: JWTPayload, ...claims: readonly string[]): string | undefined =>
   claims.map(claim => payload[claim]).find(value => typeof value === 'string');

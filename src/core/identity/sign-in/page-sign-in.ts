@@ -168,8 +168,7 @@ export class PageSignIns {
   async #enter(begun: Begun, rules: readonly Rule[], account: Account, actor: Actor): Promise<Entered> {
     const { provider, next } = begun;
     const { context, admit } = this.#parts;
-    const met = await Promise.all(rules.map(rule => this.#userBy(rule, account)));
-    const [user, ...others] = met.filter(one => one !== undefined);
+    const [user, ...others] = await this.#usersBy(rules, account);
     const browser = user && others.length === 0 ? await admit(user, actor, begun) : undefined;
     if (browser !== undefined) return { kind: 'entered', browser, next };
     const tenantId = begun.tenantId ?? user?.tenantId;
@@ -180,19 +179,30 @@ export class PageSignIns {
     return refused(user ? 'page_sign_in_failed' : 'page_sign_in_unknown', next);
   }
 
-  /** Returns the user that an account is by a rule. Creates one whose address is at the rule's domain. */
-  async #userBy(
-    { tenantId, claim, domain }: Rule,
+  /**
+   * Returns the users that an account is by the rules. If it is none yet and one rule alone lets in its domain, that user is
+   * created; if several do, all are returned as if they existed.
+   */
+  async #usersBy(
+    rules: readonly Rule[],
     account: Account,
-  ): Promise<(User & { readonly tenantId: string }) | undefined> {
+  ): Promise<readonly (User & { readonly tenantId: string })[]> {
     const { context } = this.#parts;
-    const userId = claim === 'sub' ? account.subject : account.email;
-    if (userId === undefined) return undefined;
-    const known = await findKnown(context, tenantId, userId);
-    if (known) return { ...known, tenantId };
-    if (domain === undefined || !userId.toLowerCase().endsWith(`@${domain}`)) return undefined;
-    const user = await context.db.transaction(tx => ensureUser(tx, tenantId, requireUserId(userId)));
-    return { ...user, tenantId };
+    const known = [];
+    for (const { tenantId, claim } of rules) {
+      const id = claim === 'sub' ? account.subject : plainAddress(account.email);
+      const user = id === undefined ? undefined : await findKnown(context, tenantId, id);
+      if (user) known.push({ ...user, tenantId });
+    }
+    if (known.length > 0) return known;
+    const email = plainAddress(account.email);
+    const open = rules.filter(({ domain }) => domain !== undefined && email?.endsWith(`@${domain}`));
+    const [rule] = open;
+    if (!rule || email === undefined) return [];
+    const { tenantId } = rule;
+    if (open.length > 1) return open.map(one => ({ tenantId: one.tenantId, id: '', tokenEpoch: 0 }));
+    const user = await context.db.transaction(tx => ensureUser(tx, tenantId, requireUserId(email)));
+    return [{ ...user, tenantId }];
   }
 
   async #accountOf(provider: Provider, begun: Begun, query: URLSearchParams): Promise<Account | undefined> {
@@ -256,6 +266,12 @@ const refused = (
   reason: Extract<Entered, { kind: 'refused' }>['reason'],
   next: string | undefined,
 ): Entered => ({ kind: 'refused', reason, next });
+
+/** Returns an address with its domain in lower case; undefined if it is none. The provider has verified it. */
+function plainAddress(email: string | undefined): string | undefined {
+  const [, name, domain] = /^([^@\s]+)@([^@\s]+)$/.exec(email ?? '') ?? [];
+  return name === undefined || domain === undefined ? undefined : `${name}@${domain.toLowerCase()}`;
+}
 
 /** Finds a user by the claim of a provider, which may be no id that a user can have. */
 async function findKnown(

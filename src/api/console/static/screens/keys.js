@@ -138,7 +138,7 @@ const Rows = ({ rows, onAsk }) =>
           stateOf(key).word === 'Active' &&
           html`<span class="row-actions">
             <${Change} class="small" onClick=${() => onAsk({ what: 'edit', one: key })}>Edit<span class="unseen"> ${key.name}</span><//>
-            <${Change} class="small" onClick=${() => onAsk({ what: 'rotate', one: key })}>Rotate<span class="unseen"> ${key.name}</span><//>
+            ${key.client_id === null && html`<${Change} class="small" onClick=${() => onAsk({ what: 'rotate', one: key })}>Rotate<span class="unseen"> ${key.name}</span><//>`}
             <${Change} class="small danger" onClick=${() => onAsk({ what: 'revoke', one: key })}>Revoke<span class="unseen"> ${key.name}</span><//>
           </span>`,
       },
