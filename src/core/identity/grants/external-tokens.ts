@@ -218,12 +218,13 @@ function isOf(issuer: string, token: string): boolean {
   }
 }
 
-/** Tells access tokens from those that say who somebody is. Keycloak has the claim `typ`. */
+/** Tells access tokens from those that say who somebody is. Keycloak has the claim `typ`, and older ones of it a nonce in both. */
 const isAccessToken = (type: string | undefined, payload: JWTPayload): boolean =>
   [undefined, 'jwt', 'at+jwt', 'application/at+jwt'].includes(type?.toLowerCase()) &&
   payload['typ'] !== 'ID' &&
   payload['typ'] !== 'Refresh' &&
-  ['nonce', 'at_hash', 'events'].every(claim => payload[claim] === undefined);
+  (payload['nonce'] === undefined || payload['typ'] === 'Bearer') &&
+  ['at_hash', 'events'].every(claim => payload[claim] === undefined);
 
 const textIn = (payload: JWTPayload, ...claims: readonly string[]): string | undefined =>
   claims.map(claim => payload[claim]).find(value => typeof value === 'string');
