@@ -129,8 +129,11 @@ describe('an authorization server of the operator’s', () => {
       expect((await askWith(before)).status).toBe(200);
       await on.sb.post('/v1/identity/revoke', { user_id: 'bob' });
       expect((await askWith(before)).status).toBe(401);
+      const stolen = await issuer.issue({ ...bob, iat: Math.floor(Date.now() / 1000) - 9 });
+      const ofAnother = await issuer.issue({ ...bob, azp: 'new', iat: Math.floor(Date.now() / 1000) - 9 });
       const after = await issuer.issue({ ...bob, iat: Math.floor(Date.now() / 1000) + 2 });
       expect((await on.rpc('/mcp', after, 'tools/call', SEARCH)).json.result.isError).toBeUndefined();
+      for (const old of [stolen, ofAnother]) expect((await askWith(old)).status).toBe(401);
     });
   });
 

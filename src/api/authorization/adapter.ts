@@ -1,10 +1,8 @@
 import { errors, type Adapter, type AdapterPayload } from 'oidc-provider';
 import type { Grants } from '../../core/identity/grants/grants.ts';
 import type { StoredRecord } from '../../core/identity/grants/records.ts';
+import { CLIENT_SEC, NEW_CLIENT_SEC } from './lifetimes.ts';
 
-/** A registration of a client (RFC 7591) is deleted when it got no tokens for this long, in seconds: at first, and after it had some. */
-const NEW_CLIENT_SEC = 86_400;
-const CLIENT_SEC = 60 * 86_400;
 /** What may be used once only. */
 const ONCE: ReadonlySet<string> = new Set(['AuthorizationCode', 'RefreshToken']);
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Router } from 'express';
 import type { Provider } from 'oidc-provider';
 import type { Grants } from '../../core/identity/grants/grants.ts';
@@ -9,10 +10,14 @@ import { noSuchPage, requireToken, route, type PageRequest, type Site } from '..
 import { seeOther, sendPage } from '../pages/page.ts';
 import { refusal } from '../pages/refusals.ts';
 import { consentPage, expiredPage, signedInPage, whoPage, type AskingClient } from './consent-page.ts';
+import { CLIENT_SEC } from './lifetimes.ts';
 import { findResource, type Resource } from './resources.ts';
 import type { AuthorizationServer } from './server.ts';
 
 type ClientModel = NonNullable<Awaited<ReturnType<Provider['Client']['find']>>>;
+
+const MAX_TRIES = 10;
+const AGAIN_MS = 100;
 
 interface Parts {
   readonly server: AuthorizationServer;
@@ -27,6 +32,8 @@ interface Waiting {
   readonly client: AskingClient;
   /** The address that the client's tokens will be for. */
   readonly resource: string;
+  /** Where the browser goes on, if the user has answered. */
+  readonly answered: string | undefined;
 }
 
 type ConsentRequest = PageRequest<'uid'>;
@@ -42,12 +49,19 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     await core.rateLimits.take('page', request.ip ?? '');
     const provider = await server.provider();
     try {
-      const { uid, params: asked } = await provider.interactionDetails(request, response);
+      const { uid, params: asked, result, returnTo } = await provider.interactionDetails(request, response);
       const client = await server.for(request, () => provider.Client.find(textOf(asked['client_id'])));
       const resource = findResource(publicUrl, textOf(asked['resource'], `${publicUrl}/mcp`));
       if (uid !== params.uid || !client || !resource) return undefined;
       const { clientId } = client;
-      return { provider, clientId, resource: resource.url, client: askingClient(client, resource, asked) };
+      const answered = result === undefined ? undefined : returnTo;
+      return {
+        provider,
+        clientId,
+        resource: resource.url,
+        client: askingClient(client, resource, asked),
+        answered,
+      };
     } catch (error) {
       // Without importing the package, which is loaded only when it is needed.
       if (error instanceof Error && 'error' in error) return undefined;
@@ -101,14 +115,28 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     await provider.interactionFinished(request, response, result, { mergeWithLastSubmission: false });
   }
 
+  /** A second click finds the answer of the first, perhaps a moment later. */
+  async function showAnswered(page: ConsentRequest): Promise<void> {
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const waiting = await waitingOf(page);
+      if (waiting?.answered !== undefined) return seeOther(page.response, waiting.answered);
+      if (!waiting) break;
+      await delay(AGAIN_MS);
+    }
+    sendPage(page.response, expiredPage());
+  }
+
   route(router, '/auth/consent/:uid', {
     async get(page) {
       const { request, response } = page;
       const waiting = await waitingOf(page);
       if (!waiting) return sendPage(response, expiredPage());
+      if (waiting.answered !== undefined) return seeOther(response, waiting.answered);
       const cookie = cookies.manager(request);
       const holder = await manage.holder(cookie);
       if (cookie === undefined || !holder) return showWho(page, waiting);
+      // Registered, and now known to a user: it stays.
+      await grants.records.prolong('Client', waiting.clientId, CLIENT_SEC);
       const sent = { action: `${base}${pathOf(page)}`, token: formToken(cookie) };
       sendPage(response, consentPage(waiting.client, holder, sent));
     },
@@ -121,8 +149,7 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
       if (!holder) return showWho(page, waiting);
       requireToken(fields, cookie);
       // The first answer counts, of several tabs or clicks.
-      if (!(await grants.records.use('Interaction', page.params.uid)))
-        return sendPage(response, expiredPage());
+      if (!(await grants.records.use('Interaction', page.params.uid))) return showAnswered(page);
       if (answer === 'allow') return allow(page, waiting, holder);
       const result = { error: 'access_denied', error_description: 'the user did not allow it' };
       await waiting.provider.interactionFinished(request, response, result);

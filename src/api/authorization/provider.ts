@@ -172,7 +172,7 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       if (grantId === undefined) return undefined;
       // One consent is good for one code.
       if (!(await grants.records.use('Grant', grantId)))
-        throw new errors.AccessDenied('it was answered before');
+        throw Object.assign(new errors.SessionNotFound('it was answered before'), { allow_redirect: false });
       return oidc.provider.Grant.find(grantId);
     },
     interactions: {

@@ -69,7 +69,8 @@ export function authorizationRouter({ core, grants, cookies, publicUrl }: Option
     allowOrigin(response);
     if (method === 'OPTIONS') return void response.status(204).end();
     await core.rateLimits.take(path === '/register' ? 'registration' : 'page', request.ip ?? '');
-    if (path === '/register') requireShort(Number(request.headers['content-length']), MAX_CLIENT_BYTES);
+    if (path === '/register' && method === 'POST')
+      requireShort(Number(request.headers['content-length']), MAX_CLIENT_BYTES);
     return server.serve(request, response, request.url);
   });
   return router;

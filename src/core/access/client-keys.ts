@@ -70,21 +70,21 @@ export class ClientKeys {
 
   /**
    * Returns the id of the key for a user's sign-ins with a client at another authorization server; creates it, and the user, if
-   * there is none. Undefined if the last one was revoked after the sign-in.
+   * there is none. Undefined if one was revoked after the sign-in, or the user was.
    */
   async ensure({ userId, signedInAt, ...client }: ExternalClientKey): Promise<string | undefined> {
     const { tenantId, clientId, resource } = client;
     return this.#parts.db.transaction(async tx => {
       await ensureTenant(tx, tenantId);
       const user = await ensureUser(tx, tenantId, userId);
-      const isSame = and(
-        eq(apiKeys.userId, user.id),
-        eq(apiKeys.clientId, clientId),
-        eq(apiKeys.resource, resource),
-      );
-      const [last] = await tx.select().from(apiKeys).where(isSame).orderBy(desc(apiKeys.createdAt)).limit(1);
-      if (last?.revokedAt === null) return last.id;
-      if (last && last.revokedAt.getTime() >= signedInAt.getTime()) return undefined;
+      const isOfIssuer = and(eq(apiKeys.userId, user.id), eq(apiKeys.resource, resource));
+      const rows = await tx.select().from(apiKeys).where(isOfIssuer);
+      const ofClient = rows.filter(row => row.clientId === clientId);
+      // Keys of an earlier epoch ended with the user.
+      const ended = [...ofClient, ...rows.filter(({ userEpoch }) => (userEpoch ?? 0) < user.tokenEpoch)];
+      if (ended.some(({ revokedAt }) => revokedAt !== null && revokedAt >= signedInAt)) return undefined;
+      const live = ofClient.find(({ revokedAt }) => revokedAt === null);
+      if (live) return live.id;
       return this.#insert(tx, user, { ...client, scopes: USER_SCOPES, expiresAt: null });
     });
   }
@@ -115,12 +115,12 @@ export class ClientKeys {
     }));
   }
 
-  /** Returns the quota of the user's last sign-in with a client of that name, and what it is counted under. */
-  async #limitsBefore(tx: Database, userId: string, name: string) {
+  /** Returns the quota of the user's last sign-in, and what it is counted under: signing in again must lift no limit. */
+  async #limitsBefore(tx: Database, userId: string) {
     const [last] = await tx
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.userId, userId), eq(apiKeys.name, name), isNotNull(apiKeys.clientId)))
+      .where(and(eq(apiKeys.userId, userId), isNotNull(apiKeys.clientId)))
       .orderBy(desc(apiKeys.createdAt))
       .limit(1);
     if (!last) return {};
@@ -136,7 +136,7 @@ export class ClientKeys {
   ): Promise<string> {
     const { key: _secret, id, hash } = generateApiKey();
     const scopes = [...client.scopes];
-    const before = await this.#limitsBefore(tx, user.id, client.name);
+    const before = await this.#limitsBefore(tx, user.id);
     await tx
       .insert(apiKeys)
       .values({ ...client, ...before, id, hash, scopes, userId: user.id, userEpoch: user.tokenEpoch });

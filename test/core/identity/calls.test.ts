@@ -140,7 +140,7 @@ describe.each(DATABASES)('on $name', ({ kind, skipped }) => {
       const listed = await calls.list(user.id);
       expect(listed.reduce((sum, { times }) => sum + times, 0)).toBe(1_000);
       expect(listed.length).toBeLessThanOrEqual(2);
-      expect(listed[0]?.asker).toEqual({ keyId: user.keyId, keyName: 'ide', isOwnKey: true });
+      expect(listed[0]?.asker).toEqual({ keyId: user.keyId, keyName: 'ide', kind: 'own' });
 
       for (let at = 0; at < 10_000; at++) calls.record(ended(user, `tool-${at}`));
       expect(await calls.list(user.id)).toHaveLength(MAX_OF_USER);

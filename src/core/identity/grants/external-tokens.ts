@@ -206,8 +206,7 @@ function claimedScopes(payload: JWTPayload): readonly string[] {
 
 /** Entra is asked for `api://…/mcp.call`, and says `mcp.call`. */
 const isAmong = (name: string, names: readonly string[]): boolean =>
-  names.includes(name) ||
-  (name.startsWith('api://') && names.includes(name.slice(name.lastIndexOf('/') + 1)));
+  names.includes(name) || (name.includes('://') && names.includes(name.slice(name.lastIndexOf('/') + 1)));
 
 /** Returns whether a token says that it is of an issuer. Any other needs no keys. */
 function isOf(issuer: string, token: string): boolean {

@@ -190,9 +190,13 @@ export class PageSignIns {
     const { context } = this.#parts;
     const known = [];
     for (const { tenantId, claim } of rules) {
-      const id = claim === 'sub' ? account.subject : plainAddress(account.email);
-      const user = id === undefined ? undefined : await findKnown(context, tenantId, id);
-      if (user) known.push({ ...user, tenantId });
+      const ids = claim === 'sub' ? [account.subject] : [account.email, plainAddress(account.email)];
+      for (const id of new Set(ids)) {
+        const user = id === undefined ? undefined : await findKnown(context, tenantId, id);
+        if (!user) continue;
+        known.push({ ...user, tenantId });
+        break;
+      }
     }
     if (known.length > 0) return known;
     const email = plainAddress(account.email);
