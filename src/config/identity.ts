@@ -5,7 +5,8 @@ import {
   ConfigError,
   httpUrl,
   isHttps,
-  LOOPBACK_NAMES,
+  isOnLoopback,
+  plainName,
   readJson,
   setting,
   someText,
@@ -156,8 +157,6 @@ function requirePublicUrl(
     throw new ConfigError(`PUBLIC_URL: must be https ${what}, because codes and tokens are sent to it`);
 }
 
-const isOnLoopback = (url: string) => LOOPBACK_NAMES.includes(new URL(url).hostname);
-
 const webUrl = httpUrl.refine(text => !/^https?:\/\/[^/]*@/.test(text), 'must not contain credentials');
 const origin = webUrl
   .refine(
@@ -183,10 +182,6 @@ const providerFields = z.strictObject({
   auth_params: z.record(z.string(), z.string()).optional(),
 });
 
-const providerName = z
-  .string()
-  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');
-
 /** Parameters that Switchboard sets itself. Overriding them would break their protection. */
 const OWN_PARAMETERS = [
   'client_id',
@@ -202,7 +197,7 @@ const OWN_PARAMETERS = [
 ];
 
 const providersSchema = z.record(
-  providerName,
+  plainName,
   providerFields.refine(
     ({ auth_params = {} }) => !Object.keys(auth_params).some(name => OWN_PARAMETERS.includes(name)),
     `auth_params must not set ${OWN_PARAMETERS.join(', ')}`,

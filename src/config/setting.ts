@@ -43,6 +43,14 @@ export const isHttps = (url: string): boolean => new URL(url).protocol === 'http
 
 export const LOOPBACK_NAMES = ['localhost', '127.0.0.1', '[::1]'];
 
+export const isOnLoopback = (url: string | URL): boolean => LOOPBACK_NAMES.includes(new URL(url).hostname);
+
+/** The ids of tenants and the names of providers. */
+export const PLAIN_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+export const plainName = z
+  .string()
+  .regex(PLAIN_NAME, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');
+
 /**
  * Reads JSON text, or a JSON file if the text does not start with `{`. Errors never quote the text, because it contains secrets.
  */

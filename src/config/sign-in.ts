@@ -1,6 +1,15 @@
 import { z } from 'zod';
 import { inWords } from '../platform/zod-issues.ts';
-import { ConfigError, httpUrl, isHttps, LOOPBACK_NAMES, readJson, setting, someText } from './setting.ts';
+import {
+  ConfigError,
+  httpUrl,
+  isHttps,
+  isOnLoopback,
+  plainName,
+  readJson,
+  setting,
+  someText,
+} from './setting.ts';
 
 /** How MCP clients that send no key let their users sign in. */
 export interface SignInConfig {
@@ -11,13 +20,13 @@ export interface SignInConfig {
 /** An authorization server of the operator's, whose access tokens are accepted. */
 export interface ExternalIssuer {
   readonly issuer: string;
-  /** What `aud` must name; undefined: the address of the MCP endpoint. */
+  /** One of them must be in `aud`; undefined: the address of the MCP endpoint must. */
   readonly audiences: readonly string[] | undefined;
   /** The tenant of its users. */
   readonly tenant: string;
   /** The claim that is a user's id there. */
   readonly userClaim: string;
-  /** What it calls `mcp:search` and `mcp:call`. */
+  /** Its names for `mcp:search` and `mcp:call`. */
   readonly scopes: Readonly<Record<'mcp:search' | 'mcp:call', string>>;
 }
 
@@ -33,10 +42,7 @@ type Settings = z.output<z.ZodObject<typeof signInSettings>>;
 const externalSchema = z.strictObject({
   issuer: httpUrl,
   audience: z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]).optional(),
-  tenant: z
-    .string()
-    .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be the id of a tenant')
-    .default('local'),
+  tenant: plainName.default('local'),
   user_claim: z.string().min(1).max(100).default('sub'),
   scopes: z
     .strictObject({
@@ -58,8 +64,7 @@ export function readSignIn(
   { publicUrl, allowHttp }: Surroundings,
 ): SignInConfig | undefined {
   if (value === 'off') return undefined;
-  const isSafe =
-    publicUrl !== undefined && (isHttps(publicUrl) || LOOPBACK_NAMES.includes(new URL(publicUrl).hostname));
+  const isSafe = publicUrl !== undefined && (isHttps(publicUrl) || isOnLoopback(publicUrl));
   if (value === undefined) return isSafe ? { external: undefined } : undefined;
   if (!isSafe)
     throw refuse('requires a PUBLIC_URL that is https or on loopback, because tokens are sent to it');

@@ -75,6 +75,13 @@ describe('PKCE', () => {
   });
 });
 
+it('a resource that is named twice is refused', async () => {
+  const { url } = on.attempt(await register(), { resource: `${MCP_URL}/a` });
+  const agent = on.browser();
+  const page = await agent.follow(await agent.get(`${url}&resource=${encodeURIComponent(`${MCP_URL}/b`)}`));
+  expect([page.status, page.html.includes('Allow</button>')]).toEqual([400, false]);
+});
+
 describe('a code', () => {
   it('that is used twice ends what was issued for it', async () => {
     const { attempt, back } = await coded();
@@ -133,6 +140,8 @@ describe('an access token', () => {
       { authorization: `Bearer ${whole.access_token}` },
     );
     expect(rest.status).toBe(401);
+    const asKey = await on.sb.post('/mcp', {}, { 'x-api-key': whole.access_token });
+    expect(asKey.status).toBe(401);
     const asIdentity = await on.sb.post('/mcp', {}, { authorization: `Bearer ${whole.access_token}` });
     expect(asIdentity.status).toBe(401);
   });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { plainName } from '../../config/setting.ts';
 import { SCOPES } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import type { Place } from '../../platform/database/columns.ts';
@@ -27,9 +28,7 @@ export const CALL_ERRORS = [
   'provider_not_configured',
 ] as const satisfies ErrorCode[];
 
-export const tenantId = z
-  .string()
-  .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must have 1 to 64 characters from a-z, 0-9, "_" and "-"');
+export const tenantId = plainName;
 
 /** Refuses characters that the database cannot store, or that are invisible or reverse text. */
 export const visibleLine = (schema: z.ZodString) =>

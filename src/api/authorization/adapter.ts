@@ -1,9 +1,10 @@
 import { errors, type Adapter, type AdapterPayload } from 'oidc-provider';
 import type { Grants } from '../../core/identity/grants/grants.ts';
 import type { StoredRecord } from '../../core/identity/grants/records.ts';
-import { CLIENT_SEC, NEW_CLIENT_SEC } from './lifetimes.ts';
 
-/** What may be used once only. */
+/** A registration of a client (RFC 7591) is deleted after this time in seconds, unless a user meets it (`Grants.keepClient`). */
+const NEW_CLIENT_SEC = 86_400;
+/** Models that may be used once only. */
 const ONCE: ReadonlySet<string> = new Set(['AuthorizationCode', 'RefreshToken']);
 
 /** Stores the models of `oidc-provider` as authorization records. A model's id may be a secret, and is kept only as a hash. */
@@ -25,14 +26,14 @@ export class RecordAdapter implements Adapter {
     await this.#grants.records.put(this.#kind, id, { payload: kept, ttlSec, grantId: ofGrant, uid });
     if (this.#kind !== 'RefreshToken' || grantId === undefined) return;
     await this.#grants.prolong(grantId, ttlSec);
-    await this.#grants.records.prolong('Client', payload.clientId ?? '', CLIENT_SEC);
+    await this.#grants.keepClient(payload.clientId ?? '');
   }
 
   async find(id: string): Promise<AdapterPayload | undefined> {
     const found = await this.#grants.records.find(this.#kind, id);
     if (!found) return undefined;
     const payload = this.#payloadOf(found);
-    // What follows is `revokeByGrantId`.
+    // `oidc-provider` then calls `revokeByGrantId`.
     if (payload.consumed && payload.grantId !== undefined) await this.#grants.noteReuse(payload.grantId);
     return payload;
   }
@@ -63,17 +64,11 @@ export class RecordAdapter implements Adapter {
     await this.#grants.end(grantId);
   }
 
-  #payloadOf({ payload, usedAt }: StoredRecord): AdapterPayload {
-    const { refreshRaceMs } = this.#grants;
+  #payloadOf({ payload, usedForMs }: StoredRecord): AdapterPayload {
+    if (usedForMs === undefined || !ONCE.has(this.#kind)) return payload;
     // A client that refreshes twice at the same time is no thief.
-    const isRace =
-      this.#kind === 'RefreshToken' && usedAt !== undefined && Date.now() - usedAt.getTime() < refreshRaceMs;
-    return {
-      ...payload,
-      ...(usedAt === undefined || isRace || !ONCE.has(this.#kind)
-        ? {}
-        : { consumed: Math.floor(usedAt.getTime() / 1000) }),
-    };
+    const isRace = this.#kind === 'RefreshToken' && usedForMs < this.#grants.refreshRaceMs;
+    return isRace ? payload : { ...payload, consumed: true };
   }
 }
 

@@ -1,11 +1,11 @@
 import { errors } from 'oidc-provider';
+import { isOnLoopback } from '../../config/setting.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 
 /** The member that makes `oidc-provider` ask for our rules. It has no meaning of its own here. */
 export const RULED_MEMBER = 'software_id';
 
 const GRANT_TYPES = ['authorization_code', 'refresh_token'];
-const LOOPBACK_HOSTS: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
 /** Schemes of others, besides those that `oidc-provider` refuses: what opens them is no app that has just asked. */
 const FOREIGN_SCHEMES: ReadonlySet<string> = new Set(
   'ftp: ws: wss: mailto: tel: sms: urn: view-source: filesystem: jar: intent: ldap: ldaps: smb: ssh: ms-msdt: search-ms:'.split(
@@ -16,7 +16,7 @@ const MAX_NAME_CHARS = 100;
 const MAX_REDIRECTS = 20;
 
 /** Returns whether an address is one of an app on the user's own machine. */
-export const isLoopback = (url: URL): boolean => url.protocol === 'http:' && LOOPBACK_HOSTS.has(url.hostname);
+export const isLoopback = (url: URL): boolean => url.protocol === 'http:' && isOnLoopback(url);
 
 type Metadata = Record<string, unknown>;
 

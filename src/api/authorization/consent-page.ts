@@ -64,7 +64,7 @@ export const consentPage = (client: AskingClient, holder: PageHolder, { action, 
 });
 
 interface SignInForms extends Sent {
-  /** What links begin with. */
+  /** The beginning of links. */
   readonly link: string;
   readonly choices: readonly SignInChoice[];
   /** The link that was entered does not work. */

@@ -4,13 +4,13 @@ import type { Provider } from 'oidc-provider';
 import type { Grants } from '../../core/identity/grants/grants.ts';
 import { mcpScopesIn } from '../../core/identity/grants/scopes.ts';
 import type { PageHolder } from '../../core/identity/manage.ts';
+import { SwitchboardError } from '../../errors.ts';
 import { formToken } from '../pages/cookies.ts';
 import { refusedSignIn } from '../pages/page-sign-in.ts';
 import { noSuchPage, requireToken, route, type PageRequest, type Site } from '../pages/page-router.ts';
 import { seeOther, sendPage } from '../pages/page.ts';
 import { refusal } from '../pages/refusals.ts';
 import { consentPage, expiredPage, signedInPage, whoPage, type AskingClient } from './consent-page.ts';
-import { CLIENT_SEC } from './lifetimes.ts';
 import { findResource, type Resource } from './resources.ts';
 import type { AuthorizationServer } from './server.ts';
 
@@ -51,7 +51,7 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
     try {
       const { uid, params: asked, result, returnTo } = await provider.interactionDetails(request, response);
       const client = await server.for(request, () => provider.Client.find(textOf(asked['client_id'])));
-      const resource = findResource(publicUrl, textOf(asked['resource'], `${publicUrl}/mcp`));
+      const resource = findResource(publicUrl, textOf(asked['resource'] ?? `${publicUrl}/mcp`));
       if (uid !== params.uid || !client || !resource) return undefined;
       const { clientId } = client;
       const answered = result === undefined ? undefined : returnTo;
@@ -63,9 +63,12 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
         answered,
       };
     } catch (error) {
-      // Without importing the package, which is loaded only when it is needed.
-      if (error instanceof Error && 'error' in error) return undefined;
-      throw error;
+      // By name, because the package is loaded only when it is needed.
+      if (error instanceof Error && error.name === 'SessionNotFound') return undefined;
+      const isClients = error instanceof Error && error.name.startsWith('InvalidClient');
+      if (!isClients) throw error;
+      const text = 'The document that says what the app is cannot be read now.';
+      throw new SwitchboardError('unavailable', text, { retryAfterSec: 5, cause: error });
     }
   }
 
@@ -135,8 +138,7 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
       const cookie = cookies.manager(request);
       const holder = await manage.holder(cookie);
       if (cookie === undefined || !holder) return showWho(page, waiting);
-      // Registered, and now known to a user: it stays.
-      await grants.records.prolong('Client', waiting.clientId, CLIENT_SEC);
+      await grants.keepClient(waiting.clientId);
       const sent = { action: `${base}${pathOf(page)}`, token: formToken(cookie) };
       sendPage(response, consentPage(waiting.client, holder, sent));
     },
@@ -203,4 +205,4 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
   });
 }
 
-const textOf = (value: unknown, otherwise = ''): string => (typeof value === 'string' ? value : otherwise);
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');

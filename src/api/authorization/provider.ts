@@ -6,13 +6,14 @@ import {
   type KoaContextWithOIDC,
 } from 'oidc-provider';
 import type { Core } from '../../core/core.ts';
-import { ACCESS_TOKEN_SEC } from '../../core/identity/grants/access-tokens.ts';
+import { ACCESS_TOKEN_SEC } from '../../core/identity/grants/own-tokens.ts';
 import { UNUSED_SEC, type Grants } from '../../core/identity/grants/grants.ts';
 import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
 import { html, sendPage, visible } from '../pages/page.ts';
 import { RecordAdapter } from './adapter.ts';
 import { asker } from './asker.ts';
 import { applyClientRules, RULED_MEMBER } from './client-rules.ts';
+import { ROUTES } from './paths.ts';
 import { findResource, scopesOf } from './resources.ts';
 
 /** The time that a user has to sign in and consent, in seconds. */
@@ -21,16 +22,6 @@ const CODE_SEC = 60;
 const MAX_ASSERTION_SEC = 3_600;
 /** The key that stands for a grant ends it much earlier. */
 const GRANT_SEC = 3_650 * 86_400;
-
-/** The paths below the issuer. `oidc-provider` serves all but the consent. */
-export const ROUTES = {
-  authorization: '/authorize',
-  token: '/token',
-  registration: '/register',
-  revocation: '/revoke',
-  jwks: '/jwks',
-} as const;
-export const CONSENT_PATH = '/consent';
 
 export interface AuthorizationParts {
   readonly core: Pick<Core, 'rateLimits'>;
@@ -176,7 +167,7 @@ function configurationOf({ core, grants, publicUrl }: AuthorizationParts, jwk: S
       return oidc.provider.Grant.find(grantId);
     },
     interactions: {
-      url: (_context, { uid }) => `${grants.issuer}${CONSENT_PATH}/${uid}`,
+      url: (_context, { uid }) => `${grants.issuer}/consent/${uid}`,
       policy: consentPolicy(),
     },
     // A failure is the client's: it cannot be found, or does not prove itself.

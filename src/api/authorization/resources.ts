@@ -2,9 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { ExternalIssuer } from '../../config/index.ts';
 import type { Grants } from '../../core/identity/grants/grants.ts';
 import { MCP_SCOPES } from '../../core/identity/grants/scopes.ts';
-
-/** Where the metadata of a protected resource is (RFC 9728 §3.1), followed by the path of the resource. */
-export const RESOURCE_METADATA_PATH = '/.well-known/oauth-protected-resource';
+import { RESOURCE_METADATA_PATH } from './paths.ts';
 
 const MCP_PATH = /^\/mcp(?:\/([A-Za-z0-9][\w.-]*))?\/?$/;
 
@@ -25,8 +23,10 @@ export function resourceAt(publicUrl: string, path: string): Resource | undefine
 }
 
 /** Returns the MCP endpoint with this address. That of an unknown server is one too, so that nobody learns which exist. */
-export const findResource = (publicUrl: string, address: string): Resource | undefined =>
-  [resourceAt(publicUrl, address.slice(publicUrl.length))].find(resource => resource?.url === address);
+export function findResource(publicUrl: string, address: string): Resource | undefined {
+  const resource = resourceAt(publicUrl, address.slice(publicUrl.length));
+  return resource?.url === address ? resource : undefined;
+}
 
 /** Returns the scopes that an endpoint takes: one server has no search. */
 export const scopesOf = ({ serverId }: Pick<Resource, 'serverId'>): readonly string[] =>

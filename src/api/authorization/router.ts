@@ -5,16 +5,19 @@ import type { Cookies } from '../pages/cookies.ts';
 import type { Site } from '../pages/page-router.ts';
 import type { Core } from '../../core/core.ts';
 import { consentRoutes } from './consent.ts';
-import { metadataOf, RESOURCE_METADATA_PATH, resourceAt } from './resources.ts';
+import { METADATA_PATH, RESOURCE_METADATA_PATH, ROUTES } from './paths.ts';
+import { metadataOf, resourceAt } from './resources.ts';
 import { AuthorizationServer } from './server.ts';
 
 /** The path of the issuer below the public address. */
 const AUTH = '/auth';
 /** Where clients look for the metadata of an authorization server (RFC 8414, OpenID Connect Discovery). */
-const WELL_KNOWN = ['/.well-known/oauth-authorization-server', '/.well-known/openid-configuration'];
+const WELL_KNOWN = [METADATA_PATH, '/.well-known/openid-configuration'];
 const METADATA_MAX_AGE_SEC = 600;
-/** What is served below the issuer, besides the pages of consent. */
-const PATH = /^\/(?:authorize|authorize\/[\w-]+|token|register|revoke|jwks|\.well-known\/[\w-]+)$/;
+/** The paths below the issuer that are served, besides the pages of consent. */
+const PATHS: ReadonlySet<string> = new Set([...Object.values(ROUTES), METADATA_PATH]);
+/** The address to which the browser goes after the consent. */
+const RESUME = /^\/authorize\/[\w-]+$/;
 /** Authorization requests and registrations are kept for some time, so they must be short. */
 const MAX_QUERY_CHARS = 8 * 1024;
 const MAX_CLIENT_BYTES = 8 * 1024;
@@ -59,17 +62,19 @@ export function authorizationRouter({ core, grants, cookies, publicUrl }: Option
   router.use(AUTH, async (request, response) => {
     const { path, method } = request;
     // `oidc-provider` takes other spellings of a path as well, for which the limits would not hold.
-    if (!PATH.test(path)) throw new SwitchboardError('route_not_found', 'There is no such address.');
-    if (path.startsWith('/authorize')) {
+    if (!PATHS.has(path) && !RESUME.test(path))
+      throw new SwitchboardError('route_not_found', 'There is no such address.');
+    if (path.startsWith(ROUTES.authorization)) {
       await core.rateLimits.take('page', request.ip ?? '');
       requireShort(request.url.length, MAX_QUERY_CHARS);
-      const target = path === '/authorize' ? server.completed(request.url) : request.url;
+      const target = path === ROUTES.authorization ? server.completed(request.url) : request.url;
       return server.serve(request, response, target);
     }
     allowOrigin(response);
     if (method === 'OPTIONS') return void response.status(204).end();
-    await core.rateLimits.take(path === '/register' ? 'registration' : 'page', request.ip ?? '');
-    if (path === '/register' && method === 'POST')
+    const isRegistration = path === ROUTES.registration;
+    await core.rateLimits.take(isRegistration ? 'registration' : 'page', request.ip ?? '');
+    if (isRegistration && method === 'POST')
       requireShort(Number(request.headers['content-length']), MAX_CLIENT_BYTES);
     return server.serve(request, response, request.url);
   });

@@ -4,10 +4,8 @@ import type { Provider } from 'oidc-provider';
 import { mcpScopesIn } from '../../core/identity/grants/scopes.ts';
 import { asker } from './asker.ts';
 import type { AuthorizationParts } from './provider.ts';
+import { METADATA_PATH } from './paths.ts';
 import { findResource, scopesOf } from './resources.ts';
-
-/** The paths of documents about the authorization server, below its own (RFC 8414 §3). */
-const METADATA_PATH = '/.well-known/oauth-authorization-server';
 
 /** The authorization server in this process. It is loaded with the first request, and created anew when the signing key changes. */
 export class AuthorizationServer {
@@ -52,23 +50,23 @@ export class AuthorizationServer {
     await this.for(request, () => provider.callback()(request, response));
   }
 
-  /** Does what may fetch something that a client names, within the limits of the client's address. */
+  /** Does some work, which may fetch something that a client names, within the limits of the client's address. */
   for<Result>({ ip = '' }: Request, work: () => Promise<Result>): Promise<Result> {
     return asker.run(ip, work);
   }
 
-  /** Adds what clients leave out of an authorization request: those that ask for no scope of ours get all of the resource. */
+  /** Completes an authorization request: clients that ask for no scope of ours get all of the resource. */
   completed(target: string): string {
     const { publicUrl } = this.#parts;
-    const [path = '', search = ''] = target.split('?', 2);
-    const query = new URLSearchParams(search);
-    const resource = findResource(publicUrl, query.get('resource') ?? `${publicUrl}/mcp`);
-    if (!resource) return target;
-    const served = scopesOf(resource);
-    const asked = mcpScopesIn(query.get('scope') ?? '').filter(name => served.includes(name));
-    query.set('scope', (asked.length > 0 ? asked : served).join(' '));
+    const { pathname, searchParams: query } = new URL(target, publicUrl);
     // The page that leads back to a client has no script that could send a form.
     query.delete('response_mode');
-    return `${path}?${query.toString()}`;
+    const resource = findResource(publicUrl, query.get('resource') ?? `${publicUrl}/mcp`);
+    if (resource) {
+      const served = scopesOf(resource);
+      const asked = mcpScopesIn(query.get('scope') ?? '').filter(name => served.includes(name));
+      query.set('scope', (asked.length > 0 ? asked : served).join(' '));
+    }
+    return `${pathname}?${query.toString()}`;
   }
 }

@@ -171,13 +171,16 @@ export const byKey =
             key: key ?? bearer,
             token: key === undefined ? undefined : bearer,
             keyMayBeBearer: true,
-            resource: key === undefined ? resourceOf(core, path) : undefined,
+            resource: key !== undefined || isKey(bearer) ? undefined : resourceOf(core, path),
             ip,
           },
     );
     const record = (principal: Principal) => (locals.principal = principal);
     return found instanceof Promise ? found.then(record) : record(found);
   };
+
+/** Returns whether a Bearer token is no access token of an MCP client: most are keys, for which nothing more is done. */
+const isKey = (bearer: string | undefined): boolean => bearer !== undefined && !bearer.startsWith('ey');
 
 /** Returns the address of an MCP endpoint, if clients can sign in to it. */
 function resourceOf({ identity: { grants } }: Core, path: string): string | undefined {

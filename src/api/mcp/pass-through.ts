@@ -59,7 +59,7 @@ export function passThroughHandler({ core, log, budget }: PipelineOptions): Hand
       await core.identity.credentials.requireLive(caller);
     };
     const recheck = () => void requireLive().catch(endUnlessOurs(response));
-    const watch = (listener: () => void) => core.apiKeys.watch.watch(principal.keyId, listener);
+    const watch = (listener: () => void) => core.apiKeys.watch(principal.keyId, listener);
     const passed = { serverId, method, headers: request.headers, body, recheck, watch };
     await core.proxy.passThrough(caller, passed, new ResponseSink(response));
   });

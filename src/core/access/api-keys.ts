@@ -22,7 +22,7 @@ import {
 } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
 import { ENVIRONMENT_KEY_ID, FULL_SCOPES, type Principal, type Quota } from './caller.ts';
-import { ClientKeys } from './client-keys.ts';
+import { ClientKeys, invalidAccessToken } from './client-keys.ts';
 import { KeyWatch } from './key-watch.ts';
 import { pageOfKeys, type KeyFilter } from './key-pages.ts';
 import { Digests, generateApiKey, hashApiKey, idOfApiKey, sameHash } from './key-text.ts';
@@ -58,13 +58,13 @@ interface ApiKeysOptions {
 export class ApiKeys {
   readonly tenants: Tenants;
   readonly use: KeyUse;
-  readonly watch: KeyWatch;
   /** Keys that stand for the sign-ins of MCP clients. */
   readonly clients: ClientKeys;
   readonly #audit: Audit;
   readonly #db: Database;
   readonly #clock: Clock;
   readonly #environmentHash: Uint8Array | undefined;
+  readonly #watch: KeyWatch;
   readonly #rows: KeyRows;
   readonly #lastUsed: LastUsed;
   readonly #digests: Digests;
@@ -76,8 +76,8 @@ export class ApiKeys {
     this.#db = db;
     this.#clock = clock;
     this.#environmentHash = environmentKey === undefined ? undefined : hashApiKey(environmentKey);
-    this.watch = new KeyWatch({ db, log, shared });
-    this.#rows = new KeyRows(db, clock, id => this.watch.changed(id));
+    this.#watch = new KeyWatch({ db, log, shared });
+    this.#rows = new KeyRows(db, clock, id => this.#watch.changed(id));
     this.clients = new ClientKeys({ db, audit, onChange: id => this.#rows.changed(id) });
     this.#digests = new Digests(clock);
     this.#lastUsed = new LastUsed({
@@ -123,8 +123,9 @@ export class ApiKeys {
    */
   authenticateClient(id: string): Principal | Promise<Principal> {
     const cached = this.#rows.cached(id);
-    if (cached) return this.#holder(cached);
-    return this.#rows.find(id, () => Promise.resolve(false)).then(row => this.#holder(row));
+    if (cached) return this.#holder(cached, invalidAccessToken);
+    const found = this.#rows.find(id, () => Promise.resolve(false));
+    return found.then(row => this.#holder(row, invalidAccessToken));
   }
 
   /** @throws SwitchboardError `unauthorized` */
@@ -134,8 +135,8 @@ export class ApiKeys {
   }
 
   /** @throws SwitchboardError `unauthorized` */
-  #holder(row: CachedKey | undefined): Principal {
-    if (!row || !this.#isLive(row)) throw unauthorized();
+  #holder(row: CachedKey | undefined, refusal = unauthorized): Principal {
+    if (!row || !this.#isLive(row)) throw refusal();
     this.#lastUsed.touch(row.id);
     return (row.principal ??= principalOf(row));
   }
@@ -294,6 +295,11 @@ export class ApiKeys {
     return keyInfo(row, user);
   }
 
+  /** Calls a listener whenever a key may have ended, also more than once. Returns a function that ends this. */
+  watch(id: string, listener: () => void): () => void {
+    return this.#watch.watch(id, listener);
+  }
+
   /** Discards what this process has cached of a key that was revoked with its user. */
   forget(id: string): void {
     this.#rows.changed(id);
@@ -301,7 +307,7 @@ export class ApiKeys {
 
   /** Waits for pending writes. */
   async close(): Promise<void> {
-    await Promise.all([this.#lastUsed.close(), this.use.close(), this.watch.close()]);
+    await Promise.all([this.#lastUsed.close(), this.use.close(), this.#watch.close()]);
   }
 
   #select(db: Database) {

@@ -1,4 +1,5 @@
 import { and, desc, eq, isNotNull, isNull, sql } from 'drizzle-orm';
+import { SwitchboardError } from '../../errors.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { isLiveKey, USER_SCOPES } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
@@ -6,6 +7,14 @@ import type { Scope } from './caller.ts';
 import { generateApiKey } from './key-text.ts';
 import { apiKeys } from './schema.ts';
 import { ensureTenant, ensureUser, lockUser, type User } from './tenants.ts';
+
+/** Refuses an access token, with one text for every reason. */
+export const invalidAccessToken = (cause?: unknown): SwitchboardError =>
+  new SwitchboardError(
+    'unauthorized',
+    'The access token is invalid, has expired, was revoked, or is for another address. Sign in again.',
+    { cause },
+  );
 
 /** An MCP client that a user has signed in. */
 interface Client {

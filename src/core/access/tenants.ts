@@ -1,4 +1,5 @@
 import { and, eq, ilike, or, sql } from 'drizzle-orm';
+import { isOnLoopback } from '../../config/setting.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import { containing } from '../../platform/database/columns.ts';
@@ -12,7 +13,6 @@ import { randomBase62 } from '../../platform/ids.ts';
 export const LOCAL_TENANT = 'local';
 
 const MAX_URL_CHARS = 2048;
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
 
 /** A tenant for an operator. */
 interface TenantInfo {
@@ -138,8 +138,7 @@ function requireReturnUrl(text: string): string {
   const url = URL.parse(text);
   if (!url || text.length > MAX_URL_CHARS || !/^https?:\/\/[^\\\s\p{Cc}\p{Cs}]+$/u.test(text))
     throw refuse('must be an absolute URL');
-  if (url.protocol !== 'https:' && !LOOPBACK.has(url.hostname))
-    throw refuse('must be https (http only on loopback)');
+  if (url.protocol !== 'https:' && !isOnLoopback(url)) throw refuse('must be https (http only on loopback)');
   if (url.username !== '' || url.password !== '') throw refuse('must not have a user name or password');
   if (text.includes('#')) throw refuse('must not have a fragment');
   return text;
@@ -181,15 +180,21 @@ export interface User {
  * @throws SwitchboardError `invalid_request`
  */
 export function requireUserId(externalId: string): string {
-  const bytes = Buffer.byteLength(externalId);
-  if (bytes < 1 || bytes > MAX_BYTES) throw refuse(`must have 1 to ${MAX_BYTES} bytes, not ${bytes}`);
-  // A lone surrogate would be stored as U+FFFD, which could merge two users.
-  if (!externalId.isWellFormed()) throw refuse('must be well-formed Unicode');
-  if (/\p{Cc}/u.test(externalId)) throw refuse('must not contain control characters');
-  return externalId;
+  const why = userIdProblem(externalId);
+  if (why === undefined) return externalId;
+  throw new SwitchboardError('invalid_request', `user_id: ${why}`);
 }
 
-const refuse = (why: string) => new SwitchboardError('invalid_request', `user_id: ${why}`);
+/** Returns whether a text can be the caller's own id for an end user. */
+export const isUserId = (externalId: string): boolean => userIdProblem(externalId) === undefined;
+
+function userIdProblem(externalId: string): string | undefined {
+  const bytes = Buffer.byteLength(externalId);
+  if (bytes < 1 || bytes > MAX_BYTES) return `must have 1 to ${MAX_BYTES} bytes, not ${bytes}`;
+  // A lone surrogate would be stored as U+FFFD, which could merge two users.
+  if (!externalId.isWellFormed()) return 'must be well-formed Unicode';
+  return /\p{Cc}/u.test(externalId) ? 'must not contain control characters' : undefined;
+}
 
 /** Returns the user's row, created if necessary; it stays locked until the transaction ends. */
 export async function ensureUser(tx: Database, tenantId: string, externalId: string): Promise<User> {

@@ -1,5 +1,4 @@
 import { createRemoteJWKSet, customFetch, decodeJwt, errors, jwtVerify, type JWTPayload } from 'jose';
-import { LRUCache } from 'lru-cache';
 import type { ExternalIssuer } from '../../../config/index.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { GuardedFetch } from '../../../platform/outbound/fetch.ts';
@@ -7,13 +6,12 @@ import type { Guard } from '../../../platform/outbound/guard.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import { SingleFlight } from '../../../platform/queues.ts';
 import { ThrottledLog } from '../../../platform/telemetry/throttled-log.ts';
-import type { ApiKeys } from '../../access/api-keys.ts';
-import type { Principal } from '../../access/caller.ts';
-import { requireUserId } from '../../access/tenants.ts';
+import { invalidAccessToken, type ClientKeys } from '../../access/client-keys.ts';
+import { isUserId } from '../../access/tenants.ts';
 import type { IdentityContext } from '../context.ts';
 import { MetadataError, MetadataReader } from '../oauth/metadata.ts';
 import { CLOCK_TOLERANCE_SEC } from '../tokens/identity-token.ts';
-import { asInvalid, invalidAccessToken, limited } from './access-tokens.ts';
+import type { TokenVerifier, VerifiedToken } from './access-tokens.ts';
 import { keyScopesOf } from './scopes.ts';
 
 /** Tokens of Entra with many groups have several thousand characters. */
@@ -24,28 +22,20 @@ const METADATA_MS = 60 * 60_000;
 /** After a failure, nobody asks for it for so long. */
 const FAILED_MS = 2_000;
 
-interface Verified {
-  readonly keyId: string;
-  readonly audiences: readonly string[];
-  readonly scopes: ReturnType<typeof keyScopesOf>;
-  readonly exp: number;
-}
-
 interface Parts {
   readonly context: IdentityContext;
-  readonly apiKeys: Pick<ApiKeys, 'authenticateClient' | 'clients'>;
+  readonly clients: Pick<ClientKeys, 'ensure'>;
   readonly fetch: GuardedFetch;
   readonly guard: Pick<Guard, 'check'>;
   readonly settings: ExternalIssuer;
 }
 
 /**
- * Access tokens of an authorization server of the operator's, such as Keycloak or Entra. A key stands for each pair of user and
- * client, as for the sign-ins of Switchboard itself; it is created with the first token.
+ * Verifies the access tokens of an authorization server of the operator's, such as Keycloak or Entra. A key stands for each pair of
+ * user and client; it is created with the first token.
  */
-export class ExternalTokens {
+export class ExternalTokens implements TokenVerifier {
   readonly #parts: Parts;
-  readonly #verified = new LRUCache<string, Verified>({ max: 5_000 });
   readonly #reader: MetadataReader;
   readonly #reading = new SingleFlight<ReturnType<typeof createRemoteJWKSet>>();
   readonly #warnings: ThrottledLog;
@@ -58,27 +48,8 @@ export class ExternalTokens {
     this.#warnings = new ThrottledLog(parts.context.log, parts.context.clock);
   }
 
-  /** As `AccessTokens.authenticate`. @throws SwitchboardError also `unavailable`, if the keys of the issuer cannot be read */
-  authenticate(token: string, resource: string): Principal | Promise<Principal> {
-    const known = this.#verified.get(token);
-    return known
-      ? this.#holderOf(known, resource)
-      : this.#check(token, resource).then(verified => this.#holderOf(verified, resource));
-  }
-
-  async #holderOf({ keyId, audiences, scopes, exp }: Verified, resource: string): Promise<Principal> {
-    const { clock } = this.#parts.context;
-    if (exp + CLOCK_TOLERANCE_SEC <= clock.now() / 1000) throw invalidAccessToken();
-    this.#requireAudience(audiences, resource);
-    try {
-      return limited(await this.#parts.apiKeys.authenticateClient(keyId), new Set(scopes));
-    } catch (error) {
-      throw asInvalid(error);
-    }
-  }
-
   /** @throws SwitchboardError `unauthorized`, which says which setting to look at: the operator has to make both ends meet */
-  #requireAudience(audiences: readonly string[], resource: string): void {
+  requireAudience(audiences: readonly string[], resource: string): void {
     const { settings } = this.#parts;
     const wanted = settings.audiences ?? [resource];
     if (audiences.some(one => wanted.includes(one))) return;
@@ -87,24 +58,23 @@ export class ExternalTokens {
     throw new SwitchboardError('unauthorized', text);
   }
 
-  async #check(token: string, resource: string): Promise<Verified> {
+  /** @throws SwitchboardError also `insufficient_scope`, and `unavailable` if the keys of the issuer cannot be read */
+  async verify(token: string, resource: string): Promise<VerifiedToken> {
     const { settings } = this.#parts;
     if (token.length > MAX_TOKEN_CHARS || !isOf(settings.issuer, token)) throw invalidAccessToken();
-    const keys = await this.#keySet();
-    const payload = await this.#payloadOf(token, keys);
-    const audiences = [payload.aud ?? []].flat();
-    this.#requireAudience(audiences, resource);
+    const payload = await this.#payloadOf(token, await this.#keySet());
+    const { aud = [], iat = 0, exp = 0 } = payload;
+    const audiences = [aud].flat();
+    this.requireAudience(audiences, resource);
     const names = claimedScopes(payload);
     const scopes = keyScopesOf(
       Object.entries(settings.scopes).flatMap(([ours, theirs]) => (isAmong(theirs, names) ? ours : [])),
     );
     if (scopes.length === 0) throw this.#withoutScopes();
-    const user = this.#userOf(payload);
-    const { iat = 0, exp = 0 } = payload;
     const clientId = sanitise(textIn(payload, 'azp', 'client_id', 'appid') ?? 'unknown');
-    const keyId = await this.#parts.apiKeys.clients.ensure({
+    const keyId = await this.#parts.clients.ensure({
       tenantId: settings.tenant,
-      userId: user,
+      userId: this.#userOf(payload),
       clientId,
       name: clientId,
       resource: settings.issuer,
@@ -112,9 +82,7 @@ export class ExternalTokens {
     });
     // A user who was revoked must sign in again.
     if (keyId === undefined) throw invalidAccessToken();
-    const verified = { keyId, audiences, scopes, exp };
-    this.#verified.set(token, verified);
-    return verified;
+    return { keyId, audiences, scopes: new Set(scopes), exp };
   }
 
   async #payloadOf(token: string, keys: ReturnType<typeof createRemoteJWKSet>): Promise<JWTPayload> {
@@ -142,13 +110,7 @@ export class ExternalTokens {
     const { userClaim } = this.#parts.settings;
     const value = payload[userClaim];
     const isVerified = userClaim !== 'email' || payload['email_verified'] === true;
-    if (typeof value === 'string' && isVerified) {
-      try {
-        return requireUserId(value);
-      } catch {
-        // Said below.
-      }
-    }
+    if (typeof value === 'string' && isUserId(value) && isVerified) return value;
     const text = `The access token has no usable claim ${userClaim}${userClaim === 'email' ? ' with email_verified' : ''}, which "user_claim" in SWITCHBOARD_MCP_SIGN_IN names.`;
     this.#warnings.warn({ issuer: this.#parts.settings.issuer }, text);
     throw new SwitchboardError('unauthorized', text);

@@ -11,11 +11,14 @@ import type { PageHolder } from '../manage.ts';
 import type { SigningKeys } from '../tokens/identity-token.ts';
 import { AccessTokens } from './access-tokens.ts';
 import { ExternalTokens } from './external-tokens.ts';
+import { OwnTokens } from './own-tokens.ts';
 import { AuthorizationRecords } from './records.ts';
 import { keyScopesOf } from './scopes.ts';
 
 /** A sign-in ends when it was not used for this long, in seconds. */
 export const UNUSED_SEC = 30 * 86_400;
+/** A registered client is kept for this time after a user met it, in seconds. */
+const CLIENT_SEC = 60 * 86_400;
 /** The time between a user's consent and the client's first tokens. */
 const FIRST_TOKENS_SEC = 600;
 
@@ -51,15 +54,17 @@ interface Parts {
 export class Grants {
   readonly records: AuthorizationRecords;
   readonly #parts: Parts;
-  readonly #tokens: AccessTokens | ExternalTokens;
+  readonly #tokens: AccessTokens;
 
   constructor(parts: Parts) {
     const { context, apiKeys, keys } = parts;
     this.#parts = parts;
     this.records = new AuthorizationRecords(context.db, context.vault);
-    this.#tokens = parts.external
-      ? new ExternalTokens({ ...parts, settings: parts.external })
-      : new AccessTokens({ keys, apiKeys, clock: context.clock, issuer: () => this.issuer });
+    const { clock } = context;
+    const verifier = parts.external
+      ? new ExternalTokens({ ...parts, clients: apiKeys.clients, settings: parts.external })
+      : new OwnTokens({ keys, clock, issuer: () => this.issuer });
+    this.#tokens = new AccessTokens({ verifier, apiKeys, clock });
   }
 
   /** The address below which clients connect, without a trailing slash. */
@@ -124,6 +129,11 @@ export class Grants {
   prolong(keyId: string, seconds: number): Promise<void> {
     const { apiKeys, context } = this.#parts;
     return apiKeys.clients.prolong(keyId, new Date(context.clock.now() + seconds * 1000));
+  }
+
+  /** Keeps the registration of a client that a user has met. A client that is known by its document has none. */
+  keepClient(clientId: string): Promise<void> {
+    return this.records.prolong('Client', clientId, CLIENT_SEC);
   }
 
   /** Records that a code or refresh token of a sign-in was used again. */

@@ -11,8 +11,8 @@ type Row = typeof table.$inferSelect;
 /** What is stored of one record. */
 export interface StoredRecord {
   readonly payload: Readonly<Record<string, unknown>>;
-  /** When it was used first, for what may be used once only. */
-  readonly usedAt: Date | undefined;
+  /** How long ago it was used first, in milliseconds; undefined: it was not used. */
+  readonly usedForMs: number | undefined;
 }
 
 interface NewRecord {
@@ -91,7 +91,10 @@ export class AuthorizationRecords {
 
   async #read(where: ReturnType<typeof eq>): Promise<StoredRecord | undefined> {
     const [found] = await this.#db
-      .select({ row: table })
+      .select({
+        row: table,
+        usedForMs: sql<number | null>`(extract(epoch from now() - ${table.usedAt}) * 1000)::float8`,
+      })
       .from(table)
       .leftJoin(apiKeys, and(eq(apiKeys.id, table.grantId), isLiveKey))
       .leftJoin(users, and(eq(users.id, apiKeys.userId), eq(users.tokenEpoch, apiKeys.userEpoch)))
@@ -99,9 +102,9 @@ export class AuthorizationRecords {
         and(where, gt(table.expiresAt, sql`now()`), or(isNull(table.grantId), sql`${users.id} is not null`)),
       );
     if (!found) return undefined;
-    const { row } = found;
+    const { row, usedForMs } = found;
     const payload = await this.#vault.openJson<Record<string, unknown>>(recordBinding(row), row.sealed);
-    return { payload, usedAt: row.usedAt ?? undefined };
+    return { payload, usedForMs: usedForMs ?? undefined };
   }
 }
 

@@ -1,10 +1,11 @@
 import { and, asc, eq, isNotNull } from 'drizzle-orm';
+import { PLAIN_NAME } from '../../../config/setting.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import { newNonce } from '../../../platform/ids.ts';
 import type { Sealing } from '../../../platform/sealing.ts';
 import type { Actor } from '../../access/audit.ts';
 import { tenants } from '../../access/schema.ts';
-import { ensureUser, findUser, requireUserId, type User } from '../../access/tenants.ts';
+import { ensureUser, findUser, isUserId, type User } from '../../access/tenants.ts';
 import { ProviderError, type Account, type Proof, type Provider } from '../connections/provider.ts';
 import type { IdentityContext } from '../context.ts';
 import { hasRepeated } from './sign-in.ts';
@@ -14,9 +15,6 @@ const SIGN_IN_MS = 300_000;
 const PURPOSE = 'page-sign-in';
 /** Enough to know who it is. Nothing else is asked for, and no token is kept. */
 const SCOPES = ['openid', 'email'];
-
-/** Other ids need no lookup. */
-const TENANT = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 /** The facts on the page before the provider's. */
 export interface PageSignInView {
@@ -168,45 +166,41 @@ export class PageSignIns {
   async #enter(begun: Begun, rules: readonly Rule[], account: Account, actor: Actor): Promise<Entered> {
     const { provider, next } = begun;
     const { context, admit } = this.#parts;
-    const [user, ...others] = await this.#usersBy(rules, account);
-    const browser = user && others.length === 0 ? await admit(user, actor, begun) : undefined;
+    const user = await this.#userBy(rules, account);
+    const browser = typeof user === 'object' ? await admit(user, actor, begun) : undefined;
     if (browser !== undefined) return { kind: 'entered', browser, next };
-    const tenantId = begun.tenantId ?? user?.tenantId;
+    const tenantId = typeof user === 'object' ? user.tenantId : begun.tenantId;
     const ofTenant = tenantId === undefined ? {} : { tenantId };
     const meta = { provider };
     await context.audit.record(actor, { event: 'manage_signed_in', outcome: 'refused', ...ofTenant, meta });
-    if (others.length > 0) return refused('page_sign_in_several', next);
+    if (user === 'several') return refused('page_sign_in_several', next);
     return refused(user ? 'page_sign_in_failed' : 'page_sign_in_unknown', next);
   }
 
   /**
-   * Returns the users that an account is by the rules. If it is none yet and one rule alone lets in its domain, that user is
-   * created; if several do, all are returned as if they existed.
+   * Returns the one user that an account is by the rules. An account that is none yet becomes one where a single rule lets in its
+   * domain. `several`: it does not say which user, or which tenant, is meant.
    */
-  async #usersBy(
+  async #userBy(
     rules: readonly Rule[],
     account: Account,
-  ): Promise<readonly (User & { readonly tenantId: string })[]> {
+  ): Promise<(User & { readonly tenantId: string }) | 'several' | undefined> {
     const { context } = this.#parts;
+    const email = plainAddress(account.email);
     const known = [];
     for (const { tenantId, claim } of rules) {
-      const ids = claim === 'sub' ? [account.subject] : [account.email, plainAddress(account.email)];
-      for (const id of new Set(ids)) {
-        const user = id === undefined ? undefined : await findKnown(context, tenantId, id);
-        if (!user) continue;
-        known.push({ ...user, tenantId });
-        break;
-      }
+      const ids = claim === 'sub' ? [account.subject] : [account.email, email];
+      const user = await firstKnown(context, tenantId, ids);
+      if (user) known.push({ ...user, tenantId });
     }
-    if (known.length > 0) return known;
-    const email = plainAddress(account.email);
+    if (known.length > 0) return known.length > 1 ? 'several' : known[0];
     const open = rules.filter(({ domain }) => domain !== undefined && email?.endsWith(`@${domain}`));
     const [rule] = open;
-    if (!rule || email === undefined) return [];
+    if (!rule || email === undefined || !isUserId(email)) return undefined;
+    if (open.length > 1) return 'several';
     const { tenantId } = rule;
-    if (open.length > 1) return open.map(one => ({ tenantId: one.tenantId, id: '', tokenEpoch: 0 }));
-    const user = await context.db.transaction(tx => ensureUser(tx, tenantId, requireUserId(email)));
-    return [{ ...user, tenantId }];
+    const user = await context.db.transaction(tx => ensureUser(tx, tenantId, email));
+    return { ...user, tenantId };
   }
 
   async #accountOf(provider: Provider, begun: Begun, query: URLSearchParams): Promise<Account | undefined> {
@@ -228,7 +222,7 @@ export class PageSignIns {
   async #rulesOf(by: { readonly tenantId?: string; readonly provider?: string }): Promise<readonly Rule[]> {
     const { db, providers } = this.#parts.context;
     const { tenantId, provider: name } = by;
-    if (tenantId !== undefined && !TENANT.test(tenantId)) return [];
+    if (tenantId !== undefined && !PLAIN_NAME.test(tenantId)) return [];
     const rows = await db
       .select()
       .from(tenants)
@@ -277,16 +271,15 @@ function plainAddress(email: string | undefined): string | undefined {
   return name === undefined || domain === undefined ? undefined : `${name}@${domain.toLowerCase()}`;
 }
 
-/** Finds a user by the claim of a provider, which may be no id that a user can have. */
-async function findKnown(
+/** Finds a user by the claims of a provider, which may be no ids that a user can have. */
+async function firstKnown(
   { db }: IdentityContext,
   tenantId: string,
-  userId: string,
+  ids: readonly (string | undefined)[],
 ): Promise<User | undefined> {
-  try {
-    return await findUser(db, tenantId, requireUserId(userId));
-  } catch (error) {
-    if (error instanceof SwitchboardError && error.code === 'invalid_request') return undefined;
-    throw error;
+  for (const id of new Set(ids)) {
+    const user = id !== undefined && isUserId(id) ? await findUser(db, tenantId, id) : undefined;
+    if (user) return user;
   }
+  return undefined;
 }

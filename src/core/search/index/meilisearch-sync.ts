@@ -28,11 +28,8 @@ const INDEX_PREFIX = 'switchboard-';
 const SEARCH_CUTOFF_MS = 500;
 /** Vectors per request: with the local model, less than a megabyte. */
 const VECTORS_OF_A_REQUEST = 500;
-/**
- * The maximum number of requests whose tasks are not awaited yet. The engine indexes waiting tasks together, and each time writes its whole
- * graph of vectors again.
- */
-const TASKS_AHEAD = 40;
+/** The maximum number of requests whose tasks are not awaited yet. */
+const TASKS_AHEAD = 8;
 /** Deleted ids per request. */
 const IDS_OF_A_REQUEST = 1_000;
 /** How long a committed change waits for the engine. */
