@@ -136,6 +136,7 @@ describe('compose.yaml', () => {
     const config = readConfig({ ...imageEnvironment, ...Object.fromEntries(given) });
     expect(config.http.publicUrl).toBe(example['PUBLIC_URL']);
     expect(config.tracing).toBeUndefined();
+    expect(config.mcp.signIn).toEqual({ external: undefined });
     expect(new URL(config.database.url ?? '').hostname).toBe('postgres');
     expect(compose.services).toHaveProperty(new URL(config.search.meilisearch?.url ?? '').hostname);
     const { POSTGRES_USER: user, POSTGRES_DB: database } = compose.services.postgres.environment;
@@ -168,7 +169,8 @@ describe('fly.toml', () => {
   it('gives the program settings that it has and accepts', () => {
     for (const name of Object.keys(fly.env)) expect(settings).toContain(name);
     const keks = `k1:${Buffer.alloc(32, 1).toString('base64')}`;
-    const { http } = readConfig({ ...imageEnvironment, ...fly.env, SWITCHBOARD_KEKS: keks });
+    const { http, mcp } = readConfig({ ...imageEnvironment, ...fly.env, SWITCHBOARD_KEKS: keks });
+    expect(mcp.signIn).toEqual({ external: undefined });
     expect(http.port).toBe(fly.http_service.internal_port);
     expect(http.host).toBe('0.0.0.0');
   });
