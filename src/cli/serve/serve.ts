@@ -74,6 +74,7 @@ function introduction(config: Config, { url = '', firstKey, servers }: Introduce
     '',
     'MCP client:',
     `  ${JSON.stringify(client)}`,
+    ...signInLines(config, base),
     '',
   ].join('\n');
 }
@@ -86,6 +87,16 @@ function workersLine({ http: { workers, areWorkersAuto }, database }: Config): s
   const why = database.url === undefined ? ', because the embedded database supports one process' : '';
   return [`Workers: ${workers}${why}.`];
 }
+
+const signInLines = ({ mcp: { signIn } }: Config, base: string): string[] =>
+  signIn === undefined
+    ? []
+    : [
+        '',
+        'MCP client without a key, which acts as the user who signs in:',
+        `  ${base}/mcp`,
+        ...(signIn.external === undefined ? ['  npx switchboard connections link USER'] : []),
+      ];
 
 const searchLine = ({ search: { meilisearch, embedding } }: Config) =>
   [
