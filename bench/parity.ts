@@ -63,8 +63,8 @@ async function compare(embedded: SearchIndex, engine: SearchIndex, queries: read
     number
   >[] = [];
   for (const { query, relevant_servers } of queries) {
-    const ours = (await timed(() => embedded.find(query), latencies.embedded)).candidates;
-    const theirs = (await timed(() => engine.find(query), latencies.meilisearch)).candidates;
+    const ours = (await timed(() => embedded.find(embedded.ask(query)), latencies.embedded)).candidates;
+    const theirs = (await timed(() => engine.find(engine.ask(query)), latencies.meilisearch)).candidates;
     if (engine.degraded !== undefined) throw new Error(`the comparison is void: ${engine.degraded}`);
     const [ourTop, theirTop] = [ranked(ours, spread), ranked(theirs, spread)];
     const relevant = new Set(relevant_servers);

@@ -3,7 +3,7 @@ import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
-import type { Candidate, Clause, SearchIndex } from './index/search-index.ts';
+import type { Asked, Candidate, SearchIndex } from './index/search-index.ts';
 import {
   ExactNames,
   mentionMatcher,
@@ -37,8 +37,6 @@ interface Ranked {
   readonly servers: readonly RankedServer[];
   /** For their cosines; absent: they stay as they are. */
   readonly table: readonly CalibrationPoint[] | undefined;
-  /** The parts of a query that asks for two or three things. */
-  readonly clauses: readonly Clause[];
   /** False: nothing in the catalogue can probably serve the query. */
   readonly isAnswerable: boolean;
 }
@@ -52,7 +50,7 @@ export interface Examined {
   readonly isAnswerable: boolean;
 }
 
-const NOTHING: Ranked = { servers: [], table: undefined, clauses: [], isAnswerable: false };
+const NOTHING: Ranked = { servers: [], table: undefined, isAnswerable: false };
 /** A server that is not among so many has nothing to do with a query. */
 const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
@@ -80,19 +78,21 @@ export class Ranker {
    * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
-    const { servers, table, clauses } = await this.#ranked(query);
-    // During an outage, more searches would only take longer.
-    const isSplit = servers.length > 0 && this.#parts.index.degraded === undefined;
-    const ofClauses = await Promise.all(
-      (isSplit ? clauses : []).map(clause =>
-        this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING),
-      ),
-    );
-    const ranking = withBestOfEach(
-      servers,
-      ofClauses.flatMap(one => one.servers.slice(0, 1)),
-    );
+    const asked = this.#parts.index.ask(query);
+    const [{ servers, table }, best] = await Promise.all([this.#ranked(asked), this.#bestOfClauses(asked)]);
+    const ranking = withBestOfEach(servers, servers.length === 0 ? [] : best);
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
+  }
+
+  /** Returns the best server for each clause of a query. */
+  async #bestOfClauses(asked: Asked): Promise<RankedServer[]> {
+    const { clauses } = await asked.embedded;
+    // During an outage, more searches would only take longer.
+    if (this.#parts.index.degraded !== undefined) return [];
+    const ranked = clauses.map(clause =>
+      this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING),
+    );
+    return (await Promise.all(ranked)).flatMap(({ servers }) => servers.slice(0, 1));
   }
 
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
@@ -102,23 +102,19 @@ export class Ranker {
     const own = ranking.find(among);
     if (own) return { ranking, own, isAnswerable: true };
     const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true };
-    const { servers, table, isAnswerable: mayServe } = await this.#ranked(query, wide);
+    const { servers, table, isAnswerable: mayServe } = await this.#ranked(this.#parts.index.ask(query), wide);
     const turnedAway = servers.find(among);
     return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable: mayServe };
   }
 
   /** @param isForced true: ranks the candidates also if none can probably serve the query */
   async #ranked(
-    asked: string | Clause,
+    asked: Asked,
     { count, isForced = false }: { count?: number; isForced?: boolean } = {},
   ): Promise<Ranked> {
     const { catalogue, index, use } = this.#parts;
-    const query = typeof asked === 'string' ? asked : asked.text;
-    const {
-      candidates: found,
-      vectors,
-      clauses,
-    } = await traced(
+    const query = asked.text;
+    const { candidates: found, vectors } = await traced(
       'index',
       () => index.find(asked, count),
       () => ({ attributes: { 'switchboard.index': index.id } }),
@@ -145,7 +141,7 @@ export class Ranker {
     // Without vectors all cosines are 0, which the table would turn into a probability.
     const table = vectors.length === 0 ? undefined : tuning?.calibration;
     const servers = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
-    return { servers, table, clauses, isAnswerable: mayServe };
+    return { servers, table, isAnswerable: mayServe };
   }
 
   /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */

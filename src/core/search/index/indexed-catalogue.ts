@@ -10,7 +10,7 @@ import {
 } from './indexed-servers.ts';
 import { documentsOf, tokenize, type Described, textsOf } from '../documents.ts';
 import { QueryVectors, wordsOf, type Embedder } from '../embed/embedder.ts';
-import type { Candidate, Clause, Findings, ToolEvidence } from './search-index.ts';
+import type { Asked, Candidate, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
 
 /** A server to be indexed. Its words are read when its turn comes: those of a whole catalogue would take tens of megabytes. */
@@ -249,13 +249,6 @@ export const openCache = ({
   shippedVectors: shippedFile,
 }: IndexContext): Promise<VectorCache> => VectorCache.open({ embedder, db, log, shippedFile });
 
-type Embedded = Pick<Findings, 'vectors' | 'clauses'>;
-
-interface Question {
-  readonly terms: readonly string[];
-  readonly embedded: Promise<Embedded>;
-}
-
 /** The part of a search index that is independent of how candidates are found. */
 export abstract class IndexWithEmbedder<Context extends IndexContext> {
   protected readonly context: Context;
@@ -277,18 +270,16 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     return this.queryVectors.failure ?? this.context.degraded;
   }
 
-  /** Returns the terms of a query at once, and its vectors and clauses once they are embedded, in one pass. */
-  protected ask(query: string | Clause): Question {
-    if (typeof query !== 'string')
-      return { terms: query.terms, embedded: Promise.resolve({ vectors: query.vectors, clauses: [] }) };
+  /** A query and its clauses are embedded in one pass. */
+  ask(query: string): Asked {
     const { terms, sentences, clauses } = textsOf(query);
-    return { terms, embedded: this.#embedded(sentences, clauses) };
+    return { text: query, terms, embedded: this.#embedded(sentences, clauses) };
   }
 
   async #embedded(
     sentences: readonly string[],
     clauses: ReturnType<typeof textsOf>['clauses'],
-  ): Promise<Embedded> {
+  ): Asked['embedded'] {
     const all = await this.queryVectors.of([...sentences, ...clauses.map(({ passage }) => passage)]);
     const ofClauses = all.slice(sentences.length);
     return {
@@ -296,7 +287,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
       clauses: clauses.map(({ passage, terms }, at) => ({
         text: wordsOf(passage),
         terms,
-        vectors: ofClauses.slice(at, at + 1),
+        embedded: Promise.resolve({ vectors: ofClauses.slice(at, at + 1), clauses: [] }),
       })),
     };
   }

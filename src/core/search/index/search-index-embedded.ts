@@ -15,7 +15,7 @@ import {
 import { documentsOf, textCount, tokenize } from '../documents.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './vectors.ts';
-import type { Clause, Findings, SearchIndex } from './search-index.ts';
+import type { Asked, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 
 /** Servers and tools together, for which the process takes about 1.5 GB (`npm run bench:scale`). */
@@ -98,13 +98,12 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
       yield* await this.#indexablesOf(page, undefined, signal);
   }
 
-  async find(query: string | Clause, count = CANDIDATES_BY_EACH): Promise<Findings> {
-    const { terms, embedded } = this.ask(query);
-    const { vectors, clauses } = await embedded;
+  async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
+    const { vectors } = await embedded;
     // No await from here on: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
     const candidates = bestOfEach(current.score(terms, current.cosines(vectors)), count);
-    return { candidates, vectors, clauses };
+    return { candidates, vectors };
   }
 
   close(): Promise<void> {

@@ -17,7 +17,7 @@ import {
 import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
-import type { Candidate, Clause, Findings, SearchIndex } from './search-index.ts';
+import type { Asked, Candidate, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 import { quantize, type QuantizedVector } from './vectors.ts';
 
@@ -153,13 +153,12 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     };
   }
 
-  async find(query: string | Clause, count = CANDIDATES_BY_EACH): Promise<Findings> {
-    const { terms, embedded } = this.ask(query);
+  async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
     let { replacements } = this.#known;
     const asked: Comparison = { terms, vectors: [], compared: new Map() };
     // Meanwhile the query is embedded.
     const searchedByKeyword = this.#byKeyword(asked, count);
-    const { vectors, clauses } = await embedded;
+    const { vectors } = await embedded;
     asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
@@ -174,7 +173,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       const { servers } = this.#known;
       const hashes = new Set(Array.from(ids, id => servers.get(id)?.hash).filter(hash => hash !== undefined));
       const missing = [...hashes].filter(hash => !asked.compared.has(hash));
-      if (missing.length === 0) return { candidates: this.#best(ids, asked, count), vectors, clauses };
+      if (missing.length === 0) return { candidates: this.#best(ids, asked, count), vectors };
       const gone = await this.#compare(missing, asked);
       if (gone.size > 0) this.#restore([...ids].filter(id => gone.has(servers.get(id)?.hash ?? '')));
     }

@@ -23,23 +23,27 @@ export interface Candidate {
   readonly tools: readonly ToolEvidence[];
 }
 
-/** A clause of a query, ready to be searched. */
-export interface Clause {
+/** A query, or a clause of one, that is being embedded. */
+export interface Asked {
   readonly text: string;
   /** Different terms. */
   readonly terms: readonly string[];
-  /** Unit vectors; none if the embedder fails. */
+  /** Never rejects. */
+  readonly embedded: Promise<Embedded>;
+}
+
+interface Embedded {
+  /** Unit vectors, one per sentence; none if the embedder fails. */
   readonly vectors: readonly Float32Array[];
+  /** The clauses of a query that asks for two or three things, to be found one by one; a clause has none. */
+  readonly clauses: readonly Asked[];
 }
 
 /** The evidence that an engine has for one query. */
 export interface Findings {
   /** Every server among the best by meaning or by keyword, in no particular order. */
   readonly candidates: readonly Candidate[];
-  /** The query's unit vectors, one per sentence; none if the embedder fails. */
-  readonly vectors: readonly Float32Array[];
-  /** The clauses of a query that asks for two or three things, to be found one by one. */
-  readonly clauses: readonly Clause[];
+  readonly vectors: Embedded['vectors'];
 }
 
 /**
@@ -67,11 +71,10 @@ export interface SearchIndex {
     onProgress?: OnProgress,
     signal?: AbortSignal,
   ): Promise<() => Promise<void>>;
-  /**
-   * @param query a query's text, or a clause that findings have
-   * @param count the number of candidates by meaning, and by keyword; default: enough for a ranking
-   */
-  find(query: string | Clause, count?: number): Promise<Findings>;
+  /** Begins to embed a query. */
+  ask(query: string): Asked;
+  /** @param count the number of candidates by meaning, and by keyword; default: enough for a ranking */
+  find(asked: Asked, count?: number): Promise<Findings>;
   /** Returns the evidence that each tool of a server matches a query, in their order; the server need not be in the index. */
   compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
   /**

@@ -44,7 +44,7 @@ const noIndex = (uid: string) => new ApiError(404, 'index_not_found', `Index \`$
 export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {}) {
   const indexes = new Map<string, Index>();
   const tasks: Task[] = [];
-  const requests: { method: string; path: string; body: any }[] = [];
+  const requests: { method: string; path: string; body: any; encodings: string }[] = [];
   const hanging: ServerResponse[] = [];
   const control = {
     url: '',
@@ -191,7 +191,7 @@ export async function startMeilisearchDouble({ apiKey }: { apiKey?: string } = {
     const { method = 'GET', url = '/', headers } = request;
     const { pathname: path, searchParams } = new URL(url, 'http://double');
     const body: unknown = ['POST', 'PATCH'].includes(method) ? await json(request) : undefined;
-    requests.push({ method, path, body });
+    requests.push({ method, path, body, encodings: String(headers['accept-encoding']) });
     const isSearch = path === '/multi-search';
     if (control.mode !== 'right' && (isSearch || !control.onlySearches)) {
       faults[control.mode](response);

@@ -105,7 +105,7 @@ describe('the index in Meilisearch', () => {
     await update(started.index, { upserted: CATALOGUE });
     const embedding = Promise.withResolvers<void>();
     started.control.gate = embedding.promise;
-    const found = started.index.find('feeds the zebra d');
+    const found = started.index.find(started.index.ask('feeds the zebra d'));
     await vi.waitFor(() => expect(started.double.searches()).toHaveLength(1));
     embedding.resolve();
     await found;
@@ -122,6 +122,8 @@ describe('the index in Meilisearch', () => {
       ],
     ]);
     expect(searches[1]?.[0].vector).toHaveLength(384);
+    // A compressed response would come 40 ms later: see `Engine`.
+    expect(started.double.searches().map(({ encodings }) => encodings)).toEqual(['identity', 'identity']);
   });
 
   it('sends only what a change touches', async () => {
@@ -294,11 +296,11 @@ describe('without Meilisearch', () => {
     await update(index, { upserted: CATALOGUE });
     expect(index.degraded).toMatch(/Meilisearch unavailable/);
     expect(await find(index, 'zebra')).toHaveLength(6);
-    expect((await index.find('feeding')).candidates[0]?.semantic).toBeGreaterThan(0.3);
+    expect((await index.find(index.ask('feeding'))).candidates[0]?.semantic).toBeGreaterThan(0.3);
     await double.start();
     await recovered(index);
     expect(started.documents()).toEqual(documentIds(...CATALOGUE));
-    await index.find('zebra');
+    await index.find(index.ask('zebra'));
     expect(double.searches()).toHaveLength(2);
   });
 
@@ -474,7 +476,7 @@ describe('the evidence of what Meilisearch finds', () => {
     isMissing = false;
     await update(index, { upserted: [weather, mail, ...CATALOGUE] });
     expect(embeddings()).toHaveLength(3);
-    const found = (await index.find('search inbox')).candidates;
+    const found = (await index.find(index.ask('search inbox'))).candidates;
     expect(found.find(({ serverId }) => serverId === 'mail')?.semantic).toBeGreaterThan(0.4);
   });
 });

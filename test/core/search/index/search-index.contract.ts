@@ -1,7 +1,7 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CatalogueChange } from '../../../../src/core/catalogue/catalogue.ts';
-import type { SearchIndex } from '../../../../src/core/search/index/search-index.ts';
+import type { Asked, SearchIndex } from '../../../../src/core/search/index/search-index.ts';
 import { server, wholeOf, type controlledEmbedder } from '../support.ts';
 
 /** An index that holds nothing yet, and the embedder it uses. */
@@ -25,7 +25,7 @@ export const update = async (index: SearchIndex, change: Partial<CatalogueChange
 
 /** Ids of the servers for which a query has evidence in words. */
 export const find = async (index: SearchIndex, query: string) => {
-  const found = (await index.find(query)).candidates;
+  const found = (await index.find(index.ask(query))).candidates;
   return found
     .filter(({ keyword }) => keyword > 0)
     .map(({ serverId }) => serverId)
@@ -34,7 +34,7 @@ export const find = async (index: SearchIndex, query: string) => {
 
 /** What a query finds, by id. */
 export const evidence = async (index: SearchIndex, query: string) =>
-  (await index.find(query)).candidates.toSorted((a, b) => a.serverId.localeCompare(b.serverId));
+  (await index.find(index.ask(query))).candidates.toSorted((a, b) => a.serverId.localeCompare(b.serverId));
 
 const many = (count: number, word: string, id = word) =>
   Array.from({ length: count }, (_, at) =>
@@ -48,7 +48,9 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await using started = await start();
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
-      const best = (await index.find('search inbox')).candidates.find(({ serverId }) => serverId === 'mail');
+      const best = (await index.find(index.ask('search inbox'))).candidates.find(
+        ({ serverId }) => serverId === 'mail',
+      );
       expect(best?.semantic).toBeGreaterThan(0.4);
       expect(best?.tools.map(tool => tool.index)).toEqual([0, 1]);
       expect(best?.tools[1]?.keyword).toBeGreaterThan(best?.tools[0]?.keyword ?? 0);
@@ -61,7 +63,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await using started = await start();
       const { index } = started;
       await update(index, { upserted: [weather, { ...mail, examples: ['tell grandma the news'] }] });
-      const { candidates } = await index.find('tell grandma the news');
+      const { candidates } = await index.find(index.ask('tell grandma the news'));
       const found = candidates.find(({ serverId }) => serverId === 'mail');
       expect(found?.semantic).toBeCloseTo(1, 1);
       expect(found).toMatchObject({ texts: 4, tools: [{ index: 0 }, { index: 1 }] });
@@ -71,13 +73,14 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await using started = await start();
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
-      const { clauses } = await index.find('search the inbox today and then tell me the forecast');
+      const asked = index.ask('search the inbox today and then tell me the forecast');
+      const { clauses } = await asked.embedded;
       expect(clauses.map(({ text }) => text)).toEqual(['search the inbox today', 'tell me the forecast']);
-      expect(clauses.map(({ vectors }) => vectors.length)).toEqual([1, 1]);
-      const best = async (at: number) =>
-        (await index.find(clauses[at] ?? '')).candidates.toSorted((a, b) => b.semantic - a.semantic)[0]
-          ?.serverId;
-      expect([await best(0), await best(1)]).toEqual(['mail', 'weather']);
+      const vectors = await Promise.all(clauses.map(async ({ embedded }) => (await embedded).vectors));
+      expect(vectors.map(one => one.length)).toEqual([1, 1]);
+      const best = async (clause: Asked) =>
+        (await index.find(clause)).candidates.toSorted((a, b) => b.semantic - a.semantic)[0]?.serverId;
+      expect(await Promise.all(clauses.map(best))).toEqual(['mail', 'weather']);
     });
 
     it('compares the tools of a server that it does not hold, and leaves nothing of it behind', async () => {
@@ -117,7 +120,9 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       await update(index, { upserted: [server('mail', 'Postage stamps.')] });
       expect(await find(index, 'inbox')).toEqual([]);
       expect(await find(index, 'stamps')).toEqual(['mail']);
-      expect((await index.find('stamps')).candidates.find(one => one.serverId === 'mail')?.tools).toEqual([]);
+      expect(
+        (await index.find(index.ask('stamps'))).candidates.find(one => one.serverId === 'mail')?.tools,
+      ).toEqual([]);
     });
 
     it('gives the same evidence after any detour as from the start', async () => {
@@ -139,7 +144,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const epochs = [index.epoch];
       await update(index, { upserted: [weather] });
       epochs.push(index.epoch);
-      await index.find('rain');
+      await index.find(index.ask('rain'));
       expect(index.epoch).toBe(epochs[1]);
       await update(index, { removed: ['weather'] });
       epochs.push(index.epoch);
@@ -188,7 +193,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       while (stillUpdating()) {
         // This embedder answers without leaving the microtask queue: the change needs a turn.
         await setImmediate();
-        const found = (await index.find('zebra old')).candidates;
+        const found = (await index.find(index.ask('zebra old'))).candidates;
         expect(found).toHaveLength(60);
         for (const { tools } of found) {
           expect([tools.length, new Set(tools.map(tool => tool.keyword)).size]).toEqual([3, 1]);
@@ -211,7 +216,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const stillUpdating = () => updating;
       while (stillUpdating()) {
         await setImmediate();
-        const found = (await index.find('zebra')).candidates;
+        const found = (await index.find(index.ask('zebra'))).candidates;
         expect(found).toHaveLength(60);
         expect(new Set(found.map(({ serverId }) => serverId.slice(0, 3))).size).toBe(1);
       }
@@ -237,7 +242,9 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const stillUpdating = () => updating;
       while (stillUpdating()) {
         await setImmediate();
-        const words = (await index.find('zebra')).candidates.map(({ serverId }) => serverId.slice(0, 3));
+        const words = (await index.find(index.ask('zebra'))).candidates.map(({ serverId }) =>
+          serverId.slice(0, 3),
+        );
         expect(words).toHaveLength(60);
         expect(new Set(words).size).toBe(2);
       }
@@ -314,7 +321,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         server(`s${at}`, at === 777 ? 'Penguin' : `Server number ${at}`),
       );
       await update(index, { upserted: servers });
-      const found = (await index.find('penguin')).candidates;
+      const found = (await index.find(index.ask('penguin'))).candidates;
       expect(found.length).toBeLessThanOrEqual(400);
       expect(found.some(({ serverId }) => serverId === 's777')).toBe(true);
     });
@@ -324,7 +331,8 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
       const semantic = async (query: string) =>
-        (await index.find(query)).candidates.find(({ serverId }) => serverId === 'mail')?.semantic ?? 0;
+        (await index.find(index.ask(query))).candidates.find(({ serverId }) => serverId === 'mail')
+          ?.semantic ?? 0;
       const alone = await semantic('Finds messages.');
       expect(alone).toBeGreaterThan(0.5);
       expect(await semantic('My grandmother collects porcelain. Finds messages.')).toBeCloseTo(alone, 6);
@@ -340,7 +348,7 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         ]),
       );
       await update(index, { upserted: [weather, mail, server('big', 'Does a lot.', tools)] });
-      const found = (await index.find('feeds penguins')).candidates;
+      const found = (await index.find(index.ask('feeds penguins'))).candidates;
       const big = found.filter(({ serverId }) => serverId === 'big');
       expect(big).toHaveLength(1);
       expect(big[0]?.tools).toHaveLength(1_000);
@@ -370,13 +378,13 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
         'the',
         'a'.repeat(1_000),
       ])
-        expect(Array.isArray((await index.find(query)).candidates)).toBe(true);
+        expect(Array.isArray((await index.find(index.ask(query))).candidates)).toBe(true);
       expect(await find(index, '-forecast "')).toEqual(['weather']);
     });
 
     it('gives no candidates from an empty catalogue', async () => {
       await using started = await start();
-      expect((await started.index.find('anything')).candidates).toEqual([]);
+      expect((await started.index.find(started.index.ask('anything'))).candidates).toEqual([]);
     });
   });
 }

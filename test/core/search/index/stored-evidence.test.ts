@@ -199,9 +199,10 @@ describe('without Meilisearch and with nothing in memory', () => {
     expect(await find(index, 'inbox')).toEqual(['mail']);
     expect(await find(index, 'the number 77')).toContain('s77');
     expect(
-      (await index.find('finds messages')).candidates.find(one => one.serverId === 'mail')?.semantic,
+      (await index.find(index.ask('finds messages'))).candidates.find(one => one.serverId === 'mail')
+        ?.semantic,
     ).toBeGreaterThan(0.4);
-    expect((await index.find('qwertz')).candidates).toEqual([]);
+    expect((await index.find(index.ask('qwertz'))).candidates).toEqual([]);
     await update(index, { removed: ['mail'] });
     expect(await find(index, 'inbox')).toEqual([]);
   });
