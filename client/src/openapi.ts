@@ -918,7 +918,7 @@ export interface paths {
     };
     /**
      * List audit records
-     * @description Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.
+     * @description Returns the newest records first. key_id names the key that acted; "operator" is the command line, and "console" a console that its link has opened. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.
      */
     get: operations['listAudit'];
     put?: never;

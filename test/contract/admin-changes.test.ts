@@ -81,6 +81,7 @@ describe('every change [admin.audit]', () => {
       ['server_tools_read', 'local', { server: 'v2' }, () => post('/catalogue/v2/tools')],
       ['catalogue_probed', 'local', { visited: 1, ok: 1 }, () => post('/catalogue/probe', { ids: ['v2'] })],
       ['server_deactivated', 'local', { server: 'imported' }, () => post('/catalogue/imported/deactivate')],
+      ['server_reactivated', 'local', { server: 'imported' }, () => post('/catalogue/imported/activate')],
     ];
     for (const [event, tenant, details, change] of changes) {
       const answer = await change();

@@ -279,6 +279,13 @@ describe('a link of the command line', () => {
     expect((await keysWith(`sb_console=${link}`)).status).toBe(401);
   });
 
+  it('names the console as the one who acts, not the command line [console.link]', async () => {
+    const cookie = cookieOf(await signIn({ link: await linkOf() }));
+    await ask('/console/session/end', cookie, OURS, 'POST');
+    const { audit } = (await sb.get('/v1/admin/audit?key_id=console&limit=2')).json;
+    expect(audit.map(({ event }: any) => event)).toEqual(['console_signed_out', 'console_signed_in']);
+  });
+
   it('of two browsers at the same time, one is signed in [console.link]', async () => {
     const link = await linkOf();
     const answers = await Promise.all(Array.from({ length: 8 }, () => signIn({ link })));

@@ -296,7 +296,13 @@ const put = endpoint({
   },
 });
 
-async function putEntry(core: Core, caller: Caller, entry: Entry) {
+/** @param event what happens to a server that was there before */
+async function putEntry(
+  core: Core,
+  caller: Caller,
+  entry: Entry,
+  event: 'server_changed' | 'server_reactivated' = 'server_changed',
+) {
   const { catalogue, audit } = core;
   const before = catalogue.get(entry.id);
   const meta = {
@@ -308,7 +314,7 @@ async function putEntry(core: Core, caller: Caller, entry: Entry) {
     origin: 'operator',
     keepsTools: entry.tools === undefined,
     inSameTransaction: tx =>
-      audit.record(caller, { event: before ? 'server_changed' : 'server_added', outcome: 'ok', meta }, tx),
+      audit.record(caller, { event: before ? event : 'server_added', outcome: 'ok', meta }, tx),
     signal: toAbortSignal(caller.signal),
   });
   const shownServer = await shownTo(caller, core, await catalogue.readActive(entry.id));
@@ -329,7 +335,7 @@ const activate = endpoint({
     const server = (await core.catalogue.read([id])).get(id) ?? (await core.catalogue.readActive(id));
     if (server.active) return shownTo(caller, core, server);
     const { tools: _known, ...entry } = toEntry(server);
-    const { warnings: _warnings, ...activated } = await putEntry(core, caller, entry);
+    const { warnings: _warnings, ...activated } = await putEntry(core, caller, entry, 'server_reactivated');
     return activated;
   },
 });

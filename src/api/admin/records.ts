@@ -66,7 +66,7 @@ const audit = endpoint({
   operationId: 'listAudit',
   summary: 'List audit records',
   description:
-    'Returns the newest records first. key_id names the key that acted; "operator" is the command line. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.',
+    'Returns the newest records first. key_id names the key that acted; "operator" is the command line, and "console" a console that its link has opened. Records are kept for 90 days. They never contain a secret. The log has the internal ids of users; user_id is looked up.',
   errors: ['invalid_request'],
   querySchema: z.strictObject({
     tenant: ofTenant,

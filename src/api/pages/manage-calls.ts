@@ -1,6 +1,6 @@
 import type { Asker, CallOutcome } from '../../core/identity/calls.ts';
 import type { ManageView, NamedCalls } from '../../core/identity/manage.ts';
-import { PAGE_KEY_ID } from '../../core/access/caller.ts';
+import { isOperatorId, PAGE_KEY_ID } from '../../core/access/caller.ts';
 import { appName, html, named, pageButton, time, type Html, type Page } from './page.ts';
 
 const PAGE_ROWS = 25;
@@ -72,7 +72,7 @@ function call({ serverName, tool, outcome, times, lastAt, asker }: NamedCalls, v
 /** Names who asked for a call or a connection, for the user. */
 export function askerName({ keyId, keyName, kind }: Asker, view: Pick<ManageView, 'app'>): Html {
   if (keyId === PAGE_KEY_ID) return html`you, on this page`;
-  if (keyId === 'operator') return html`the operator of this service`;
+  if (isOperatorId(keyId)) return html`the operator of this service`;
   if (keyName === undefined) return appName(view);
   if (kind === 'client') return html`${named(keyName)}`;
   return kind === 'own'

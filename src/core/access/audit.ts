@@ -71,7 +71,10 @@ export interface AuditEntry {
 
 export interface AuditFilter {
   readonly tenant?: string | undefined;
-  /** The id of the acting key, `operator` for the command line, or `page` for a user on the page of connections. */
+  /**
+   * The id of the acting key, `operator` for the command line, `console` for the console opened by its link, or `page` for a user
+   * on the page of connections.
+   */
   readonly keyId?: string | undefined;
   /** The id of a key that acted or that was acted on. */
   readonly key?: string | undefined;

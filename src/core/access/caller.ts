@@ -10,6 +10,11 @@ export const FULL_SCOPES: readonly Scope[] = ['search', 'proxy', 'identity', 'ad
 export const ENVIRONMENT_KEY_ID = 'environment';
 /** The key id of the command line. */
 export const OPERATOR_KEY_ID = 'operator';
+/** The key id of browsers that a link of the command line has signed in to the console. */
+export const CONSOLE_KEY_ID = 'console';
+
+/** Returns whether a key id stands for somebody who has access to the machine of the server. */
+export const isOperatorId = (keyId: string): boolean => keyId === OPERATOR_KEY_ID || keyId === CONSOLE_KEY_ID;
 
 /** The scope that the requests of a session of the console have. */
 export type ConsoleRole = 'admin' | 'admin_read';

@@ -6,7 +6,13 @@ import type { Database } from '../../platform/database/database.ts';
 import { isSecret, newSecret, sha256 } from '../../platform/ids.ts';
 import { isLiveKey, lackingScope } from './api-key.ts';
 import type { Actor, Audit } from './audit.ts';
-import { ENVIRONMENT_KEY_ID, OPERATOR_KEY_ID, type ConsoleRole, type Principal } from './caller.ts';
+import {
+  CONSOLE_KEY_ID,
+  ENVIRONMENT_KEY_ID,
+  OPERATOR_KEY_ID,
+  type ConsoleRole,
+  type Principal,
+} from './caller.ts';
 import { apiKeys, consoleSessions as table } from './schema.ts';
 import { LOCAL_TENANT } from './tenants.ts';
 
@@ -89,7 +95,7 @@ export class ConsoleSessions {
         .returning({ role: table.role });
       if (!row) return undefined;
       const meta = { role: row.role, by: 'link' };
-      const who = { ...actor, tenantId: LOCAL_TENANT, keyId: OPERATOR_KEY_ID };
+      const who = { ...actor, tenantId: LOCAL_TENANT, keyId: CONSOLE_KEY_ID };
       await audit.record(who, { event: 'console_signed_in', outcome: 'ok', meta }, tx);
       this.#known.set(digestOf(cookie), true);
       return cookie;
@@ -184,9 +190,10 @@ export class ConsoleSessions {
   async authenticate(cookie: string): Promise<Principal> {
     const session = await this.find(cookie);
     if (!session) throw consoleSessionEnded();
-    const { key_id: keyId, role } = session;
+    const { role } = session;
+    const keyId = actingAs(session.key_id);
     // Those whom links signed in share no key, and so no limit.
-    const limited = keyId === OPERATOR_KEY_ID ? { limitedAs: `${keyId}:${digestOf(cookie)}` } : {};
+    const limited = keyId === CONSOLE_KEY_ID ? { limitedAs: `${keyId}:${digestOf(cookie)}` } : {};
     return { tenantId: LOCAL_TENANT, keyId, scopes: new Set([role]), ...limited };
   }
 
@@ -200,7 +207,7 @@ export class ConsoleSessions {
         .where(and(eq(table.hash, sha256(cookie)), eq(table.isLink, false)))
         .returning({ keyId: table.keyId });
       if (!row) return false;
-      const who = { ...actor, tenantId: LOCAL_TENANT, keyId: row.keyId };
+      const who = { ...actor, tenantId: LOCAL_TENANT, keyId: actingAs(row.keyId) };
       await audit.record(who, { event: 'console_signed_out', outcome: 'ok' }, tx);
       return true;
     });
@@ -231,6 +238,9 @@ export class ConsoleSessions {
 
 export const consoleSessionEnded = (): SwitchboardError =>
   new SwitchboardError('unauthorized', 'The session of the console has ended. Sign in again.');
+
+/** Returns the key id of what a session does. The audit log tells a browser from the command line that made its link. */
+const actingAs = (keyId: string): string => (keyId === OPERATOR_KEY_ID ? CONSOLE_KEY_ID : keyId);
 
 const digestOf = (cookie: string): string => Buffer.from(sha256(cookie)).toString('base64url');
 

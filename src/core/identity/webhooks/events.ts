@@ -2,6 +2,7 @@ import { and, eq, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
 import { newId } from '../../../platform/ids.ts';
 import type { Actor } from '../../access/audit.ts';
+import { isOperatorId } from '../../access/caller.ts';
 import { users } from '../../access/schema.ts';
 import { TENANT_HOLDER } from '../../access/tenants.ts';
 import { serverIdOf } from '../connections/holdings.ts';
@@ -30,7 +31,7 @@ type Changed = Pick<typeof connections.$inferSelect, 'id' | 'tenantId' | 'userId
 /** Returns who ended a connection. Pages of end users act without a key. */
 export const revokedBy = ({ keyId }: Pick<Actor, 'keyId'>): EndReason => {
   if (keyId === undefined) return 'revoked_by_user';
-  return keyId === 'operator' ? 'revoked_by_operator' : 'revoked_by_app';
+  return isOperatorId(keyId) ? 'revoked_by_operator' : 'revoked_by_app';
 };
 
 /** Records events in the outbox of a tenant's webhook, which `Deliveries` sends. */

@@ -198,6 +198,7 @@ const Records = ({ records, names }) =>
 /** Names actors other than a key with a name of its own. @type {Record<string, string>} */
 const ACTORS = {
   operator: 'Command line',
+  console: 'Console, by a link',
   environment: 'SWITCHBOARD_API_KEY',
   page: 'User, on their page',
 };
