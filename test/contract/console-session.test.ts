@@ -324,6 +324,20 @@ async function age(secret: string, minutes: number): Promise<void> {
   expect(changed).toHaveLength(1);
 }
 
+describe('a refusal', () => {
+  it('tells the console what the operator has to do, and others whom to ask [console.session]', async () => {
+    const entry = { name: 'Keyed', description: 'Reads.', remote_url: 'https://keyed.example/mcp' };
+    const put = await sb.put('/v1/admin/catalogue/keyed', { ...entry, auth: { kind: 'credentials' } });
+    expect(put.status).toBe(200);
+    const call = { server_id: 'keyed', name: 'read' };
+    const byCookie = await post('/v1/admin/call', call, { cookie: await signedIn(sb.key) });
+    const byKey = await sb.post('/v1/admin/call', call);
+    for (const { json } of [byCookie, byKey]) expect(json.code).toBe('connection_required');
+    expect(byKey.json.detail).toContain('Ask the operator');
+    expect(byCookie.json.detail).not.toContain('Ask the operator');
+  });
+});
+
 describe('the end of a session', () => {
   it('comes after half an hour without use, and use puts it off [console.end]', async () => {
     const cookie = await signedIn(sb.key);

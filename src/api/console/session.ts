@@ -26,6 +26,8 @@ export function byKeyOrSession(core: Core, cookies: Cookies): Authenticator {
 
 async function ofSession(core: Core, cookie: string, locals: ReturnType<typeof localsOf>) {
   await requireUnspent(core, locals.ip, cookie);
+  // Errors tell the operator what to do, as on the command line.
+  locals.wire = 'command';
   try {
     return (locals.principal = await core.consoleSessions.authenticate(cookie));
   } catch (error) {

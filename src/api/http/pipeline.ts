@@ -134,7 +134,7 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
       await handle(exchange);
     } catch (thrown) {
       renderError(response, thrown, {
-        wire: wire ?? wireOf(path),
+        wire: wire ?? localsOf(response).wire ?? wireOf(path),
         log,
         rpcId: exchange?.rpcId ?? null,
         challengeOf: status => challengeOf(core, { request, path, status }),
@@ -284,7 +284,7 @@ export function serveEndpoints({
       problemOf(
         toReported(thrown, response.destroyed ? undefined : log, requestId),
         requestId,
-        parts.wire ?? wireOf(exchange.path),
+        parts.wire ?? localsOf(response).wire ?? wireOf(exchange.path),
       ),
     );
   }

@@ -29,6 +29,8 @@ interface RequestLocals {
   /** Alternating names and values of the response headers (`addHeaders`). */
   readonly headers: string[];
   principal?: Principal;
+  /** The format of its errors. Absent: that of its path. */
+  wire?: Wire;
   /** The path pattern of its endpoint. Absent: there is none, or it was not looked up. */
   route?: string;
   /** The error code of the response. */
