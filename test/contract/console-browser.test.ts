@@ -428,7 +428,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await page.getByRole('row').nth(2).waitFor({ state: 'detached' });
     await row.getByText('linus').waitFor();
     await operator.open('#/activity');
-    await page.getByLabel('Key, acting or acted on').fill(json.id);
+    await page.getByLabel('Done by or to the key').fill(json.id);
     await page.getByRole('row').nth(2).waitFor({ state: 'detached' });
     await row.waitFor();
   });

@@ -105,7 +105,7 @@ describe('signing in to the console', () => {
     const plain = await keyWith(['search']);
     expect(await signIn({ key: 'sbk_live_wrong' })).toMatchObject({
       status: 401,
-      json: { code: 'unauthorized', detail: 'This is no valid API key.' },
+      json: { code: 'unauthorized', detail: 'This is not a valid API key.' },
     });
     const refused = await signIn({ key: plain.key });
     expect(refused).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });

@@ -126,6 +126,6 @@ async function holderOf(core: Core, key: string, actor: Actor): Promise<Principa
   } catch (error) {
     if (!(error instanceof SwitchboardError) || error.code !== 'unauthorized') throw error;
     await core.refusals.ofSignIn('key', actor);
-    throw new SwitchboardError('unauthorized', 'This is no valid API key.', { cause: error });
+    throw new SwitchboardError('unauthorized', 'This is not a valid API key.', { cause: error });
   }
 }

@@ -71,7 +71,7 @@ export default function Activity() {
       <${ChoiceFilter} name="event" label="Event" isMain choices=${EVENTS.map(event => [event, eventWords(event)])} />
       <${ChoiceFilter} name="outcome" label="Outcome" choices=${Object.entries(OUTCOME).map(([value, { word }]) => [value, word])} />
       <${TextFilter} name="tenant" label="Tenant" placeholder="All" />
-      <${TextFilter} name="key" label="Key, acting or acted on" placeholder="Id, or operator" />
+      <${TextFilter} name="key" label="Done by or to the key" placeholder="Id, operator or console" />
       <${TextFilter} name="user" label="User" placeholder="Your app's id" />
     <//>
     <${isFollowing ? Followed : Paged} key=${JSON.stringify(filters)} filters=${filters} names=${names.data ?? NO_NAMES} />

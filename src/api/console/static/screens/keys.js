@@ -22,6 +22,7 @@ import { Tenants } from './tenants.js';
 import { Usage } from './usage.js';
 
 const LIMIT = 50;
+const EVERY_MS = 15_000;
 
 const TABS = /** @type {const} */ ([
   ['keys', 'API keys'],
@@ -58,6 +59,7 @@ function List({ made, onCreate }) {
   const keys = useLoaded(
     signal => ask('keys', { query: { ...query, limit: LIMIT }, signal }),
     [JSON.stringify(query), made],
+    { everyMs: EVERY_MS },
   );
   const [asked, setAsked] = useState(
     /** @type {{ what: 'edit' | 'rotate' | 'revoke', one: any } | undefined} */ (undefined),

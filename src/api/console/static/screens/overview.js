@@ -260,7 +260,7 @@ function Possible({ unchecked }) {
           ><a href=${hrefOf('catalogue', { health: 'unvisited' })}>${number(unchecked)}</a>
         </div>
         <p class="quiet">
-          <code>switchboard catalogue probe</code> checks whether they answer. The setting${' '}
+          <code>npx switchboard catalogue probe</code> checks whether they answer. The setting${' '}
           <code>SWITCHBOARD_PROBE_EVERY</code> makes that regular.
         </p>
       </li>`
@@ -391,7 +391,7 @@ const Refusals = ({ refusals }) =>
               {
                 head: 'Because',
                 cell: (/** @type {any} */ { code, limit }) =>
-                  html`${REFUSALS[code] ?? code}${limit !== null && html` <code class="quiet">${limit}</code>`}`,
+                  html`${REFUSALS[code] ?? code}${limit !== null && html`: <code class="quiet">${limit}</code>`}`,
               },
               { head: 'Requests', class: 'num', cell: (/** @type {any} */ { count }) => number(count) },
             ]}

@@ -78,7 +78,7 @@ function Hits({ q, about }) {
             metadata.cache_hit ? ', from the cache of the last minute' : ''
           }.`}
         </p>
-        <${WhyNot} about=${about} placement=${placement} />
+        <${WhyNot} about=${about} placement=${placement?.server_id === about ? placement : undefined} />
         ${
           servers.length === 0
             ? html`<${Empty} title="Nothing matches."><p>${metadata.hint}</p><//>`
@@ -213,6 +213,7 @@ function WhyNot({ about, placement }) {
       <label class="unseen" for="about">Name or id of the server</label>
       <input
         id="about"
+        maxlength="128"
         list="about-servers"
         autocomplete="off"
         spellcheck=${false}

@@ -75,7 +75,8 @@ function Actions({ server, path, onOpen, onDone }) {
   };
   const check = async () => {
     const { failing } = await ask('catalogue/probe', { method: 'POST', body: { ids: [server.id] } });
-    return failing.length === 0 ? `${server.name} answers.` : `${server.name}: ${failing[0].reason}`;
+    if (failing.length > 0) throw new Error(`${server.name}: ${failing[0].reason}`);
+    return `${server.name} answers.`;
   };
   const readTools = async () => {
     const { tools } = await ask(`${path}/tools`, { method: 'POST', body: {} });
