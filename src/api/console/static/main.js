@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import {
@@ -159,7 +160,7 @@ function SignIn() {
     <form class="card" onSubmit=${send}>
       <h1>Switchboard console</h1>
       ${whySignedOut.value && html`<p class="callout" role="status">${whySignedOut.value}</p>`}
-      ${linkProblem && html`<${Trouble} problem=${linkProblem} />`}
+      ${linkProblem.value && html`<${Trouble} problem=${linkProblem.value} />`}
       <div class="field">
         <label for="key">Admin key</label>
         <input
@@ -182,8 +183,8 @@ function SignIn() {
   </main>`;
 }
 
-/** Why a link from the terminal did not work. @type {Error | undefined} */
-let linkProblem;
+/** Why a link from the terminal did not work. @type {import('@preact/signals').Signal<Error | undefined>} */
+const linkProblem = signal(/** @type {Error | undefined} */ (undefined));
 
 const Messages = () =>
   html`<div class="messages" role="status" aria-live="polite">
@@ -216,16 +217,27 @@ function onKey(event) {
   search.focus();
 }
 
+/** Signs in by the link in the address. Resolves to false if there is none. */
+async function followLink() {
+  const link = /^#link=([\w-]+)$/.exec(location.hash)?.[1];
+  if (link === undefined) return false;
+  // The link is a secret: it must not stay in the history.
+  history.replaceState(null, '', location.pathname);
+  place.value = readPlace();
+  linkProblem.value = undefined;
+  await signIn({ link }).catch(problem => {
+    linkProblem.value = problem;
+    // One that is signed in stays so.
+    if (typeof session.value === 'object') say(problem.message, 'bad');
+  });
+  return true;
+}
+
 async function start() {
   addEventListener('keydown', onKey);
+  addEventListener('hashchange', () => void followLink());
   const root = document.querySelector('#console');
-  const link = /^#link=([\w-]+)$/.exec(location.hash)?.[1];
-  if (link !== undefined) {
-    // The link is a secret: it must not stay in the history.
-    history.replaceState(null, '', location.pathname);
-    place.value = readPlace();
-    await signIn({ link }).catch(problem => (linkProblem = problem));
-  } else {
+  if (!(await followLink())) {
     // The first screen and the session are loaded side by side.
     void screenOf(place.value.path[0] ?? '')?.load();
   }
