@@ -15,7 +15,7 @@ import {
   TextFilter,
   Time,
 } from '../parts.js';
-import { ACCESS, HEALTH, number, said } from '../words.js';
+import { ACCESS, counted, HEALTH, number, said } from '../words.js';
 import { EntryDialog } from './entry.js';
 import Server from './server.js';
 
@@ -77,7 +77,7 @@ function List() {
     <${Loaded} from=${list}>
       ${(/** @type {any} */ { servers, total, next_cursor }) =>
         servers.length === 0
-          ? html`<${Nothing} isFiltered=${isFiltered} onAdd=${() => setAdding(true)} />`
+          ? html`<${Nothing} isFiltered=${isFiltered} onAdd=${() => setAdding(true)} /><${OfOtherStates} />`
           : html`<${Servers} servers=${servers} /><${Pager} next=${next_cursor} shown=${servers.length} total=${total} one="server" />`}
     <//>
     ${isAdding && html`<${EntryDialog} onClose=${() => setAdding(false)} onSaved=${open} />`}
@@ -97,6 +97,23 @@ const Nothing = ({ isFiltered, onAdd }) =>
         <p>Add a server here, or import a file with <code>npx switchboard catalogue import FILE</code>.</p>
         <${Change} onClick=${onAdd}>Add a server<//>
       <//>`;
+
+/** Says that servers of another state match, which the list shows only when asked. */
+function OfOtherStates() {
+  const { cursor: _page, ...filters } = place.value.filters;
+  const all = { ...filters, active: 'all' };
+  const found = useLoaded(
+    signal => ask('catalogue', { query: { ...all, limit: 1 }, signal }),
+    [JSON.stringify(all)],
+  );
+  const { total = 0 } = found.data ?? {};
+  if (total === 0) return undefined;
+  const which = filters['active'] === 'no' ? 'active' : 'deactivated';
+  return html`<p class="callout warn" role="status">
+    ${counted(total, `${which} server`)} ${total === 1 ? 'matches' : 'match'}.${' '}
+    <a href=${hrefOf('catalogue', all)}>Show ${total === 1 ? 'it' : 'them'}</a>
+  </p>`;
+}
 
 /** @param {{ servers: readonly any[] }} props */
 const Servers = ({ servers }) =>
