@@ -1,38 +1,56 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { html, whyReadOnly } from './lib.js';
+import { hasUnsaved, html, whyReadOnly } from './lib.js';
 import { Icon, Trouble } from './parts.js';
 
 /** @typedef {import('preact').ComponentChildren} Children */
 
+const NOT_SAVED = 'What you entered is not saved. Leave again to discard it.';
+
 /**
- * A modal dialog. Escape closes it, and the focus returns to where it was.
+ * A modal dialog. Escape closes it, and the focus returns to where it was. It stays open at first if something was entered, and
+ * also when the browser goes back.
  * @param {{ title: string, onClose: () => void, isWide?: boolean, keep?: string | undefined, children: Children }} props
  *   keep: why only a button of the content may close it now, which is said to those who try otherwise
  */
 export function Dialog({ title, onClose, isWide = false, keep, children }) {
   const id = useId();
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const heading = useRef(/** @type {HTMLElement | null} */ (null));
+  const address = useRef(location.href);
   const isGone = useRef(false);
   const [isHeld, setHeld] = useState(false);
+  // What is being sent leads on by itself.
+  const wouldLose = () => keep !== undefined || hasUnsaved(':not([aria-busy="true"])');
+  /** Returns whether it must stay open, and says why. */
+  const holds = () => {
+    if (!wouldLose() || (keep === undefined && isHeld)) return false;
+    setHeld(true);
+    dialog.current?.scrollTo(0, 0);
+    return true;
+  };
+  const latest = useRef({ wouldLose, holds });
+  latest.current = { wouldLose, holds };
   const closed = () => {
     if (isGone.current) return;
-    if (keep === undefined) return onClose();
+    if (!holds()) return onClose();
     // Browsers let a page refuse Escape once.
     dialog.current?.showModal();
-    setHeld(true);
   };
   /** @param {Event} event */
   const cancelled = event => {
-    if (keep === undefined) return;
-    event.preventDefault();
-    setHeld(true);
+    if (holds()) event.preventDefault();
   };
   useEffect(() => {
-    if (keep === undefined) return undefined;
-    const ask = (/** @type {Event} */ event) => event.preventDefault();
+    const ask = (/** @type {Event} */ event) => latest.current.wouldLose() && event.preventDefault();
+    // This comes before `hashchange`, by which the screen follows the address.
+    const stay = () => latest.current.holds() && history.pushState(null, '', address.current);
     addEventListener('beforeunload', ask);
-    return () => removeEventListener('beforeunload', ask);
-  }, [keep]);
+    addEventListener('popstate', stay);
+    return () => {
+      removeEventListener('beforeunload', ask);
+      removeEventListener('popstate', stay);
+    };
+  }, []);
   useEffect(() => {
     const element = dialog.current;
     const opener = document.activeElement;
@@ -45,25 +63,36 @@ export function Dialog({ title, onClose, isWide = false, keep, children }) {
       if (opener instanceof HTMLElement) opener.focus();
     };
   }, []);
-  return html`<dialog class=${isWide ? 'wide' : ''} aria-labelledby=${id} ref=${dialog} onClose=${closed} onCancel=${cancelled}>
+  // The part of the content that had the focus may have been replaced by another.
+  useEffect(() => {
+    if (!dialog.current?.contains(document.activeElement)) heading.current?.focus();
+  });
+  return html`<dialog
+    class=${isWide ? 'wide' : ''}
+    aria-labelledby=${id}
+    ref=${dialog}
+    onClose=${closed}
+    onCancel=${cancelled}
+    onInput=${() => setHeld(false)}
+  >
     <header>
-      <h2 id=${id}>${title}</h2>
+      <h2 id=${id} tabindex="-1" ref=${heading}>${title}</h2>
       <button type="button" class="icon-only" aria-label="Close" onClick=${() => dialog.current?.close()}>
         <${Icon} name="close" />
       </button>
     </header>
-    ${keep !== undefined && isHeld && html`<p class="callout warn" role="alert">${keep}</p>`}
+    ${isHeld && html`<p class="callout warn" role="alert">${keep ?? NOT_SAVED}</p>`}
     ${children}
   </dialog>`;
 }
 
 /**
- * A form in a dialog. While it is sent its button is disabled; a refusal is shown above the buttons.
+ * A form in a dialog. While it is sent its button is disabled; a refusal is shown above the buttons, which are always in view.
  * @param {{ verb: string, isDanger?: boolean, onClose: () => void, onSend: (fields: Record<string, string>, form: HTMLFormElement) => Promise<unknown>, children?: Children }} props
  */
 export function Form({ verb, isDanger = false, onClose, onSend, children }) {
   const [state, setState] = useState(
-    /** @type {{ isSending: boolean, problem?: { message: string } }} */ ({ isSending: false }),
+    /** @type {{ isSending: boolean, problem?: import('./parts.js').Said }} */ ({ isSending: false }),
   );
   const isThere = useRef(true);
   useEffect(() => () => void (isThere.current = false), []);
@@ -74,33 +103,49 @@ export function Form({ verb, isDanger = false, onClose, onSend, children }) {
     setState({ isSending: true });
     try {
       await onSend(fieldsOf(form), form);
+      delete form.dataset['changed'];
       if (isThere.current) setState({ isSending: false });
     } catch (error) {
-      setState({ isSending: false, problem: inLabels(/** @type {Error} */ (error), form) });
+      setState({
+        isSending: false,
+        problem: inLabels(/** @type {import('./parts.js').Said} */ (error), form),
+      });
     }
   };
-  return html`<form onSubmit=${send}>
+  return html`<form aria-busy=${state.isSending} onSubmit=${send} onInput=${markChanged}>
     ${children}
-    <${Trouble} problem=${state.problem} />
-    <div class="buttons">
-      <button type="button" onClick=${onClose}>Cancel</button>
-      <button class=${isDanger ? 'danger' : 'first'} disabled=${state.isSending}>${verb}</button>
-    </div>
+    <footer>
+      <${Trouble} problem=${state.problem} />
+      <div class="buttons">
+        <button type="button" onClick=${onClose}>Cancel</button>
+        <button class=${isDanger ? 'danger' : 'first'} disabled=${state.isSending}>${verb}</button>
+      </div>
+    </footer>
   </form>`;
 }
 
+/** @param {Event & { currentTarget: HTMLFormElement }} event */
+const markChanged = ({ currentTarget }) => {
+  currentTarget.dataset['changed'] = 'yes';
+};
+
 /**
  * Returns a refusal that names fields as the form does: `remote_url: must be …` becomes `Address: must be …`.
- * @param {Error & { requestId?: string | undefined }} error @param {HTMLFormElement} form
+ * @param {import('./parts.js').Said} error @param {HTMLFormElement} form
  */
-function inLabels({ message, requestId }, form) {
-  const named = message.replaceAll(/(^|; )([a-z_]+(?:\.[a-z_]+)*): /g, (whole, before, path) => {
+function inLabels({ message, code, requestId, link }, form) {
+  const named = message.replaceAll(/(^|; )([a-z_.]+)(?:\[\d+\])?: /g, (whole, before, path) => {
     const control = form.elements.namedItem(path.split('.').at(-1));
-    const label = control instanceof HTMLElement && form.querySelector(`label[for="${control.id}"]`);
+    const label = control instanceof HTMLElement && labelOf(control, form);
     return label ? `${before}${label.firstChild?.textContent}: ` : whole;
   });
-  return { message: named, requestId };
+  // In a form, an empty field is what null is for the API.
+  return { message: named.replaceAll(', or null for no limit', ''), code, requestId, link };
 }
+
+/** @param {HTMLElement} control @param {HTMLFormElement} form */
+const labelOf = (control, form) =>
+  control.querySelector('legend') ?? form.querySelector(`label[for="${control.id}"]`);
 
 /** Returns where the JSON is wrong. Engines word their errors differently, and name the line or quote what is there. @param {string} error */
 function placeIn(error) {

@@ -56,7 +56,7 @@ export const whySignedOut = signal('');
 export function whyReadOnly() {
   if (typeof session.value !== 'object' || session.value.role !== 'admin_read') return undefined;
   return session.value.key_id === 'operator'
-    ? 'This session is read-only, as its link was made with --read-only. To change things, run `switchboard console` without it.'
+    ? 'This session is read-only, as its link was made with --read-only. To change things, run `npx switchboard console` without it.'
     : 'This session is read-only: its key has the scope admin_read. Sign in with an admin key to change things.';
 }
 
@@ -75,9 +75,14 @@ tabs.addEventListener('message', ({ data }) => {
   void findSession();
 });
 
+/** Returns whether a form in a dialog has something that was entered and not saved. @param {string} [which] a selector */
+export const hasUnsaved = (which = '') =>
+  document.querySelector(`dialog form[data-changed]${which}`) !== null;
+
 /** @param {string} why */
 function endSession(why) {
-  if (typeof session.value === 'object') whySignedOut.value = why;
+  if (typeof session.value === 'object')
+    whySignedOut.value = hasUnsaved() ? `${why} What you entered was not saved.` : why;
   session.value = 'none';
 }
 
@@ -118,6 +123,11 @@ export async function ask(path, options) {
   }
 }
 
+const SILENT = 'Switchboard does not answer. The console keeps trying.';
+// A request may have arrived although its response did not.
+const NOT_DONE =
+  'Switchboard does not answer, so this was probably not done. Try again when the connection is back.';
+
 /** @typedef {{ method?: string, query?: Query, body?: unknown, signal?: AbortSignal }} Asked */
 
 /** @param {string} url @param {Asked} [options] @returns {Promise<any>} */
@@ -137,7 +147,7 @@ async function exchange(url, { method = 'GET', query = {}, body, signal: aborted
   const response = await fetch(search ? `${url}?${search}` : url, init).catch(error => {
     if (aborted?.aborted) throw error;
     void reconnect();
-    throw new Problem(0, { detail: 'Switchboard does not answer. The console keeps trying.' });
+    throw new Problem(0, { detail: method === 'GET' ? SILENT : NOT_DONE });
   });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;

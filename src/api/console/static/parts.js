@@ -117,25 +117,48 @@ export const Empty = ({ title, children }) =>
     ${children && html`<div>${children}</div>`}
   </div>`;
 
-/** @param {{ problem: { message: string, code?: string, requestId?: string | undefined } | undefined, onRetry?: () => void }} props */
-export const Trouble = ({ problem, onRetry }) =>
-  problem &&
-  html`<div class="callout bad" role="alert">
+/** The screens where the causes of refusals are mended, by the code of the error. @type {Record<string, { href: string, word: string }>} */
+const REMEDIES = { operator_setup_needed: { href: hrefOf('setup'), word: 'Open Setup' } };
+
+/**
+ * @typedef {{ message: string, code?: string | undefined, requestId?: string | undefined, link?: { href: string, word: string } | undefined }} Said
+ * link: where it can be mended
+ */
+
+/** @param {{ problem: Said | undefined, onRetry?: () => void }} props */
+export function Trouble({ problem, onRetry }) {
+  if (!problem) return undefined;
+  const link = problem.link ?? REMEDIES[problem.code ?? ''];
+  return html`<div class="callout bad" role="alert">
     <p>${problem.message}</p>
+    ${link && html`<p><a href=${link.href}>${link.word}</a></p>`}
     ${problem.requestId && html`<p class="quiet">Request <code>${problem.requestId}</code></p>`}
     ${onRetry && html`<button type="button" class="small" onClick=${onRetry}>Try again</button>`}
   </div>`;
+}
 
 /**
  * Shows loaded data: the data, a failure, or that it is still loading.
  * @template T
  * @param {{ from: { data: T | undefined, problem: import('./lib.js').Problem | undefined, isLoading: boolean, reload: () => void }, children: (data: T) => Children }} props
  */
-export const Loaded = ({ from: { data, problem, isLoading, reload }, children }) =>
-  html`<div class="loaded" aria-busy=${isLoading}>
+export function Loaded({ from: { data, problem, isLoading, reload }, children }) {
+  const focused = useRef(/** @type {Element | null} */ (null));
+  // The row that had the focus may be gone.
+  useEffect(() => {
+    if (focused.current?.isConnected !== false || document.activeElement !== document.body) return;
+    const heading = document.querySelector('main h1');
+    if (heading instanceof HTMLElement) heading.focus({ preventScroll: true });
+  }, [data]);
+  /** @param {FocusEvent & { target: Element }} event */
+  const remember = ({ target }) => {
+    focused.current = target;
+  };
+  return html`<div class="loaded" aria-busy=${isLoading} onFocusIn=${remember}>
     ${problem && problem.status !== 0 && html`<${Trouble} problem=${problem} onRetry=${reload} />`}
     ${data === undefined ? isLoading && html`<p class="loading">Loading…</p>` : children(data)}
   </div>`;
+}
 
 /**
  * @template Row

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { Dialog, Field, Form, jsonOf } from '../dialog.js';
-import { ask, html, say } from '../lib.js';
+import { ask, hrefOf, html, say } from '../lib.js';
 import { counted } from '../words.js';
 
 /** The things that a server may require, in the words of an entry. @type {readonly (readonly [string, string])[]} */
@@ -47,8 +47,8 @@ export function EntryDialog({ server, onClose, onSaved }) {
 /** Stores an entry. A new server never replaces another one. @param {any} entry @param {any} server the one that is edited */
 async function store(entry, server) {
   const id = server?.id ?? (entry.id || idFrom(entry.name));
-  if (!server && (await isTaken(id)))
-    throw new Error(`There is a server with the id ${id}. Choose another, or open that server to edit it.`);
+  if (id === '') throw new Error('No id can be made from this name. Enter one.');
+  if (!server) await requireFree(id);
   return ask(`catalogue/${encodeURIComponent(id)}`, { method: 'PUT', body: { ...entry, id } });
 }
 
@@ -60,22 +60,36 @@ const idFrom = name =>
     .replaceAll(/^-|-$/g, '')
     .slice(0, 128);
 
-/** Returns whether a server has this id. @param {string} id */
-const isTaken = id =>
-  ask(`catalogue/${encodeURIComponent(id)}`).then(
-    () => true,
-    problem => {
-      if (problem.status === 404) return false;
-      throw problem;
-    },
-  );
+/** Refuses an id that a server has. @param {string} id */
+async function requireFree(id) {
+  const taken = await ask(`catalogue/${encodeURIComponent(id)}`).catch(problem => {
+    if (problem.status !== 404) throw problem;
+  });
+  if (!taken) return;
+  const which = taken.active ? 'a server' : 'a deactivated server';
+  throw Object.assign(new Error(`There is ${which} with the id ${id}. Choose another id.`), {
+    link: { href: hrefOf(['catalogue', id]), word: `Open ${taken.name}` },
+  });
+}
+
+/** What to do before a server lists its tools, by its access. @type {Record<string, string>} */
+const NEXT_STEPS = {
+  connect: 'Choose “Connect”.',
+  setup_needed: 'Choose “Set up its sign-in”.',
+};
 
 /** A server with a new address is asked for its tools at once, as far as it answers without an account. @param {any} server */
 async function readTools({ id, name, access }) {
   if (access.status !== 'open' && access.status !== 'unknown') return;
-  await ask(`catalogue/${encodeURIComponent(id)}/tools`, { method: 'POST', body: {} }).then(
+  const path = `catalogue/${encodeURIComponent(id)}`;
+  await ask(`${path}/tools`, { method: 'POST', body: {} }).then(
     ({ tools }) => say(`${name} has ${counted(tools, 'tool')}.`),
-    problem => say(`${name} did not list its tools: ${problem.message}`, 'bad'),
+    async problem => {
+      const { access: found } = await ask(path).catch(() => ({ access }));
+      const next = NEXT_STEPS[found.status];
+      if (next) say(`${name} lists its tools only to those who are let in. ${next}`, 'bad');
+      else say(`${name} did not list its tools: ${problem.message}`, 'bad');
+    },
   );
   // A refusal may have shown how the server lets callers in.
   dispatchEvent(new CustomEvent('server-changed', { detail: id }));
@@ -129,7 +143,7 @@ const AsForm = ({ server }) =>
         name="provider"
         label="Identity provider"
         isOptional
-        help="Only for the last choice."
+        help="Only if it requires an account at one."
         defaultValue=${server?.auth?.provider}
       />
     </div>

@@ -29,7 +29,7 @@ const NewKey = ({ made, onClose }) =>
 export function CreateDialog({ onClose, onDone }) {
   const [made, setMade] = useState(/** @type {any} */ (undefined));
   /** @param {Record<string, string>} fields @param {HTMLFormElement} form */
-  const create = async ({ name, tenant, user_id, expires_on, calls, searches }, form) => {
+  const create = async ({ name, tenant, user_id, expires_at, calls, searches }, form) => {
     const checked = new FormData(form).getAll('scope').map(String);
     const scopes = user_id ? checked.filter(scope => OF_A_USER.has(scope)) : checked;
     setMade(
@@ -40,7 +40,7 @@ export function CreateDialog({ onClose, onDone }) {
           scopes,
           ...(tenant ? { tenant } : {}),
           ...(user_id ? { user_id } : {}),
-          ...(expires_on ? { expires_at: new Date(`${expires_on}T23:59:59`).toISOString() } : {}),
+          ...(expires_at ? { expires_at: new Date(`${expires_at}T23:59:59`).toISOString() } : {}),
           ...quotaOf(calls, searches),
         },
       }),
@@ -53,7 +53,7 @@ export function CreateDialog({ onClose, onDone }) {
         ? html`<${NewKey} made=${made} onClose=${onClose} />`
         : html`<${Form} verb="Create" onClose=${onClose} onSend=${create}>
             <${Field} name="name" label="Name" maxlength="200" placeholder="The app that uses it" />
-            <fieldset>
+            <fieldset name="scopes">
               <legend>It may</legend>
               ${SCOPES.map(
                 ([scope, help]) =>
@@ -65,8 +65,8 @@ export function CreateDialog({ onClose, onDone }) {
               <${Field} name="searches" label="Searches per month" type="number" min="1" isOptional placeholder="No limit" />
             </div>
             <div class="pair">
-              <${Field} name="tenant" label="Tenant" isOptional placeholder="local" help="A new one is created. Admin keys belong to local." />
-              <${Field} name="expires_on" label="Expires at the end of" type="date" isOptional />
+              <${Field} name="tenant" label="Tenant" isOptional placeholder="local" help="A tenant that does not exist is created. Admin keys belong to local." />
+              <${Field} name="expires_at" label="Expires at the end of" type="date" isOptional />
             </div>
             <${Field}
               name="user_id"

@@ -15,9 +15,9 @@ export function AppDialog({ app, onClose, onDone }) {
   const origins = useLoaded(signal => originsOf(ids, signal), [ids.join(' ')]);
   const offered = [...new Set([...(app.allowed_origins ?? []), ...(origins.data ?? [])])];
   /** @param {Record<string, string>} fields @param {HTMLFormElement} form */
-  const store = async ({ issuer = app.issuer, client_id, client_secret, other_origins = '' }, form) => {
+  const store = async ({ issuer = app.issuer, client_id, client_secret, allowed_origins = '' }, form) => {
     const checked = new FormData(form).getAll('origin').map(String);
-    const typed = other_origins.split(/\s+/).filter(origin => origin !== '');
+    const typed = allowed_origins.split(/\s+/).filter(origin => origin !== '');
     const { redirect_uri } = await ask('setup/oauth-clients', {
       method: 'PUT',
       body: {
@@ -66,7 +66,7 @@ export function AppDialog({ app, onClose, onDone }) {
             html`<${Check} key=${origin} name="origin" value=${origin} label=${origin} isOn=${app.allowed_origins?.includes(origin)} />`,
         )}
       </fieldset>
-      <${Field} name="other_origins" label="Other origins" isOptional placeholder="https://mcp.example.com" />
+      <${Field} name="allowed_origins" label="Other origins" isOptional placeholder="https://mcp.example.com" />
     <//>
   <//>`;
 }
