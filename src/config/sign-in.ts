@@ -72,7 +72,9 @@ export function readSignIn(
 }
 
 function readExternal(value: string, allowHttp: boolean): ExternalIssuer {
-  const parsed = externalSchema.safeParse(readJson(value, refuse));
+  const parsed = externalSchema.safeParse(
+    readJson(value, why => refuse(`is neither on nor off, and ${why}`)),
+  );
   if (!parsed.success) throw refuse(inWords(parsed.error.issues.slice(0, 1)));
   const { issuer, audience, tenant, user_claim: userClaim, scopes } = parsed.data;
   if (!isHttps(issuer) && !allowHttp)

@@ -132,7 +132,8 @@ describe('the page that asks for consent', () => {
     const page = await on.toConsent(on.browser(), on.attempt(json.client_id).url, 'bob@example.test');
     expect(page.html).toContain('Sly &#60;b&#62;client&#60;/b&#62;');
     expect(page.html).toContain('bob@example.test');
-    expect(page.html).toContain('an app on this computer');
+    expect(page.html).toContain('an app on this computer (');
+    expect(page.html).toContain('127.0.0.1:5000');
     expect(page.html).toContain('nobody has checked it');
     expect(page.html).toContain('Go on only if you have just started this yourself');
     const policy = page.headers.get('content-security-policy') ?? '';

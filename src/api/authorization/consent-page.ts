@@ -139,15 +139,19 @@ export const expiredPage = (): Page => ({
 });
 
 function clientFacts({ publishedAt, redirectUri }: AskingClient): Html {
-  return html` <dt>${publishedAt === undefined ? 'Its name is' : 'Published by'}</dt>
-    <dd>${publishedAt === undefined ? 'what it says itself; nobody has checked it' : named(publishedAt)}</dd>
+  const publisher =
+    publishedAt === undefined
+      ? 'unknown: it says its name itself, and nobody has checked it'
+      : named(publishedAt);
+  return html` <dt>Published by</dt>
+    <dd>${publisher}</dd>
     <dt>Then you go to</dt>
     <dd>${targetOf(redirectUri)}</dd>`;
 }
 
 function targetOf(redirectUri: string): Html | string {
   const url = new URL(redirectUri);
-  if (isLoopback(url)) return 'an app on this computer';
+  if (isLoopback(url)) return html`an app on this computer (${named(url.host)})`;
   return url.protocol === 'https:' ? named(url.host) : html`the app that opens ${named(url.protocol)}`;
 }
 
