@@ -19,7 +19,7 @@ export function Dialog({ title, onClose, isWide = false, keep, children }) {
   const address = useRef(location.href);
   const isGone = useRef(false);
   const [isHeld, setHeld] = useState(false);
-  // What is being sent leads on by itself.
+  // A form that is being sent leads on by itself.
   const wouldLose = () => keep !== undefined || hasUnsaved(':not([aria-busy="true"])');
   /** Returns whether it must stay open, and says why. */
   const holds = () => {

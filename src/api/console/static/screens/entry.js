@@ -72,7 +72,7 @@ async function requireFree(id) {
   });
 }
 
-/** What to do before a server lists its tools, by its access. @type {Record<string, string>} */
+/** The next step before a server lists its tools, by its access. @type {Record<string, string>} */
 const NEXT_STEPS = {
   connect: 'Choose “Connect”.',
   setup_needed: 'Choose “Set up its sign-in”.',
