@@ -125,7 +125,9 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
   handle: (exchange: Exchange<Request>) => Promise<void>,
 ): Handler<Request> {
   return async (request, response, path) => {
-    if (route !== undefined) localsOf(response).route = route;
+    const locals = localsOf(response);
+    if (route !== undefined) locals.route = route;
+    if (wire !== undefined) locals.wire = wire;
     let exchange: Exchange<Request> | undefined;
     try {
       const found = principalOf(request, response, path);
@@ -134,7 +136,7 @@ export function pipeline<Request extends IncomingMessage = IncomingMessage>(
       await handle(exchange);
     } catch (thrown) {
       renderError(response, thrown, {
-        wire: wire ?? localsOf(response).wire ?? wireOf(path),
+        wire: locals.wire ?? wireOf(path),
         log,
         rpcId: exchange?.rpcId ?? null,
         challengeOf: status => challengeOf(core, { request, path, status }),
@@ -271,7 +273,7 @@ export function serveEndpoints({
     work: (progress: ProgressListener) => Promise<unknown>,
   ): Promise<void> {
     const { request, response } = exchange;
-    const { requestId } = localsOf(response);
+    const { requestId, wire } = localsOf(response);
     const logged = (progress: ProgressListener) =>
       work(progress).catch((error: unknown) => {
         if (signal.aborted && error === signal.reason)
@@ -284,7 +286,7 @@ export function serveEndpoints({
       problemOf(
         toReported(thrown, response.destroyed ? undefined : log, requestId),
         requestId,
-        parts.wire ?? localsOf(response).wire ?? wireOf(exchange.path),
+        wire ?? wireOf(exchange.path),
       ),
     );
   }
