@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -61,6 +62,7 @@ export async function runClientScenario(
   const { results, output } = await runSuite(args, run);
   const result = results.get(scenario);
   if (!result) throw new Error(`the suite did not run ${scenario}:\n${output.slice(-2_000)}`);
+  await keepPorts(output + JSON.stringify(result.checks));
   // The suite looks at what the client sent; what it got is for the client to judge.
   const ended = /Client (?:exited with code|timed out).*/.exec(output)?.[0];
   if (ended === undefined) return result;
@@ -68,6 +70,18 @@ export async function runClientScenario(
     ...result,
     checks: [...result.checks, { id: 'client-is-content', status: 'FAILURE', errorMessage: ended }],
   };
+}
+
+/**
+ * Takes the ports of a scenario's servers until this process ends. Switchboard remembers for an hour what it read at an
+ * address, and the system would give some port of an earlier scenario to a later one in about every 20th run.
+ */
+async function keepPorts(text: string): Promise<void> {
+  for (const [, port] of text.matchAll(/\/\/localhost:(\d+)/g)) {
+    const taken = createServer().listen(Number(port), '127.0.0.1').unref();
+    // Another process has it by now, or this one had already.
+    await once(taken, 'listening').catch(() => {});
+  }
 }
 
 /** The authorization server of a client, and how a user goes to the address that the suite prints. */
