@@ -247,8 +247,12 @@ const glossary = Glossary.read(known => {
 /** Returns whether a word in lower case is more than a name. */
 export const isOrdinaryWord = (word: string): boolean => glossary.isEnglish(word);
 
-/** Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too. */
-export function textsOf(query: string): QueryTexts {
+/**
+ * Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too,
+ * and an English one with misspelled words as it is and corrected.
+ * @param correct returns an English query without its spelling mistakes, if it has any
+ */
+export function textsOf(query: string, correct?: (query: string) => string | undefined): QueryTexts {
   const english = glossary.toEnglish(query);
   if (english !== undefined)
     return { terms: termsOf(`${english} ${query}`), sentences: [english], clauses: [] };
@@ -257,7 +261,10 @@ export function textsOf(query: string): QueryTexts {
     terms: termsOf(clause),
     passage: passageOf(clause, sentences),
   }));
-  return { terms: termsOf(query), sentences, clauses };
+  const corrected = correct?.(query);
+  if (corrected === undefined) return { terms: termsOf(query), sentences, clauses };
+  const terms = termsOf(`${query} ${corrected}`);
+  return { terms, sentences: [...sentences, ...sentencesOf(corrected)], clauses };
 }
 
 const termsOf = (text: string): string[] => [...new Set(tokenize(text))];

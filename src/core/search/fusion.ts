@@ -10,6 +10,9 @@ export interface RankingWeights {
   readonly fullKeyword: number;
 }
 
+/** The share of a server's excess (`Candidate.excess`) that is taken off its cosine. */
+const EXCESS_SHARE = 0.5;
+
 /** Tuned only on the tune sets of bench/. */
 export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
 /**
@@ -89,7 +92,7 @@ export function fuse(
   useOf: (serverId: string) => UseSignals,
   weights: RankingWeights = WEIGHTS,
 ): RankedServer[] {
-  const relevance = relevanceAmong(candidates, weights);
+  const relevance = relevanceAmong(candidates.map(supported), weights);
   const toolRelevance = relevanceAmong(
     candidates.flatMap(candidate => candidate.tools),
     weights,
@@ -98,7 +101,7 @@ export function fuse(
     .map(candidate => {
       const use = useOf(candidate.serverId);
       const tools = rankTools(candidate.tools, toolRelevance);
-      const { meaning, words } = relevance(candidate);
+      const { meaning, words } = relevance(supported(candidate));
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
@@ -204,6 +207,11 @@ export function orderByAccess<One extends Scored & { readonly access: Access }>(
 }
 
 type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
+
+const supported = ({ semantic, excess, keyword }: Candidate): Evidence => ({
+  semantic: semantic - EXCESS_SHARE * excess,
+  keyword,
+});
 
 /** Returns a function from evidence to the two parts of its relevance, relative to the best of its kind. */
 function relevanceAmong(

@@ -154,7 +154,8 @@ export class Ranker {
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
     for (const serverId of this.#exactNames.idsFor(query, index.epoch)) {
-      if (!named.has(serverId)) candidates.push({ serverId, texts: 1, keyword: 0, semantic: 0, tools: [] });
+      if (!named.has(serverId))
+        candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: [] });
       named.set(serverId, 'alone');
     }
     return { candidates, named };

@@ -4,7 +4,7 @@ import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
 import { boostByUse, demote, fuse, MAX_USE_EFFECT, withBestOfEach } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
-import type { Candidate } from '../../../src/core/search/index/search-index.ts';
+import { excessOf, type Candidate } from '../../../src/core/search/index/search-index.ts';
 
 const evidence = {
   semantic: fc.double({ min: -1, max: 1, noNaN: true }),
@@ -13,6 +13,7 @@ const evidence = {
 const candidate: fc.Arbitrary<Candidate> = fc.record({
   serverId: fc.stringMatching(/^[a-z]{1,6}$/),
   texts: fc.nat({ max: 9 }).map(more => 1 + more),
+  excess: fc.double({ min: 0, max: 1, noNaN: true }),
   ...evidence,
   tools: fc
     .array(fc.record(evidence), { maxLength: 5 })
@@ -31,6 +32,7 @@ const at = (serverId: string, semantic: number, keyword: number): Candidate => (
   serverId,
   texts: 1,
   semantic,
+  excess: 0,
   keyword,
   tools: [],
 });
@@ -120,10 +122,37 @@ describe('fuse', () => {
     expect(fuse([{ ...at('a', 0.6, 4), tools }], unused)[0]?.toolOrder).toEqual([1, 2, 0]);
   });
 
+  it('takes half of what one example has above the others off the cosine, and shows it as it is', () => {
+    const lone = { ...at('a', 0.6, 0), excess: 0.3 };
+    const ranking = fuse([lone, at('b', 0.5, 0)], unused);
+    expect(ranking.map(({ serverId }) => serverId)).toEqual(['b', 'a']);
+    expect(ranking[1]).toMatchObject({
+      semantic: 0.6,
+      parts: { meaning: expect.closeTo((0.5 * 0.45) / 0.5, 9) },
+    });
+  });
+
   it('works with keywords only, and with nothing at all', () => {
     expect(fuse([at('b', 0, 1), at('a', 0, 2)], unused).map(({ serverId }) => serverId)).toEqual(['a', 'b']);
     expect(fuse([at('b', 0, 0)], unused)[0]?.finalScore).toBe(0);
     expect(fuse([], unused)).toEqual([]);
+  });
+});
+
+describe('excessOf', () => {
+  it('is 0 without examples, and for examples that are all alike', () => {
+    expect(excessOf(0.6, Float32Array.of())).toBe(0);
+    expect(excessOf(0.5, Float32Array.of(0.5, 0.5, 0.5))).toBe(0);
+  });
+
+  it('compares the best cosine with the mean of the five best examples', () => {
+    expect(excessOf(0.75, Float32Array.of(0, 0.25, 0.75, 0.5, 0.5, 0.5))).toBe(0.25);
+    expect(excessOf(0.75, Float32Array.of(0.25, 0.75))).toBe(0.25);
+  });
+
+  it('counts another text that is the best as one of the five', () => {
+    expect(excessOf(1, Float32Array.of(0.5, 0.5, 0.5, 0.5, 0.25))).toBeCloseTo(0.4, 9);
+    expect(excessOf(1, Float32Array.of(0.5))).toBe(0.25);
   });
 });
 

@@ -81,7 +81,7 @@ export function catalogueDouble() {
 }
 
 /** The n-gram embedder, counting texts, failing and waiting on command. */
-export function controlledEmbedder() {
+export function controlledEmbedder(more: Pick<Embedder, 'words'> = {}) {
   const ngrams = createNgramEmbedder();
   const control = {
     embedded: [] as string[],
@@ -89,6 +89,7 @@ export function controlledEmbedder() {
     gate: Promise.resolve(),
     embedder: {
       ...ngrams,
+      ...more,
       async embed(passages: readonly Passage[], purpose: EmbeddingPurpose) {
         const texts = passages.map(wordsOf);
         await control.gate;

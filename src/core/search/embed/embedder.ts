@@ -30,6 +30,8 @@ export interface Embedder {
   readonly dimensions: number;
   /** The current failure, for an embedder that monitors itself; the index then does not report failures. */
   readonly degraded?: string | undefined;
+  /** The words that the model reads as a whole, in lower case; absent for a model that understands misspelled ones. */
+  readonly words?: ReadonlySet<string>;
   /** The useful number of concurrent `embed` calls for the index; absent: 2. */
   readonly indexCalls?: number;
   /**

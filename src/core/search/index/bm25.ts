@@ -67,6 +67,11 @@ export class Bm25 {
     return this.#size;
   }
 
+  /** Returns the number of documents that have a term. */
+  frequencyOf(term: string): number {
+    return this.#terms.get(term)?.size ?? 0;
+  }
+
   /** Adds a document, given as its terms. @throws RangeError if the row is taken or out of range */
   add(row: number, terms: readonly string[]): void {
     if (!Number.isInteger(row) || row < 0 || row > MAX_ROW || this.#termsOf[row]) {

@@ -8,8 +8,9 @@ import {
   type IndexedDocuments,
   type ScoredServers,
 } from './indexed-servers.ts';
-import { documentsOf, tokenize, type Described, textsOf } from '../documents.ts';
+import { documentsOf, isOrdinaryWord, tokenize, type Described, textsOf } from '../documents.ts';
 import { QueryVectors, wordsOf, type Embedder } from '../embed/embedder.ts';
+import { Spelling } from '../spelling.ts';
 import type { Asked, Candidate, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
 
@@ -254,12 +255,18 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
   protected readonly context: Context;
   protected readonly queryVectors: QueryVectors;
   protected readonly cache: VectorCache;
+  readonly #spelling: Spelling | undefined;
 
   constructor(context: Context, cache: VectorCache) {
     this.context = context;
     this.queryVectors = new QueryVectors(context);
     this.cache = cache;
+    const { words } = context.embedder;
+    this.#spelling = words && new Spelling(words);
   }
+
+  /** Returns the number of tools, examples and servers' own texts that have a term. */
+  protected abstract frequencyOf(term: string): number;
 
   get embedderId(): string {
     return this.context.embedder.id;
@@ -272,8 +279,16 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
 
   /** A query and its clauses are embedded in one pass. */
   ask(query: string): Asked {
-    const { terms, sentences, clauses } = textsOf(query);
+    const { terms, sentences, clauses } = this.#textsOf(query);
     return { text: query, terms, embedded: this.#embedded(sentences, clauses) };
+  }
+
+  #textsOf(query: string): ReturnType<typeof textsOf> {
+    const frequencyOf = (word: string) => {
+      const [term] = tokenize(word);
+      return term === undefined ? 0 : this.frequencyOf(term);
+    };
+    return textsOf(query, text => this.#spelling?.correct(text, { isOrdinary: isOrdinaryWord, frequencyOf }));
   }
 
   async #embedded(
@@ -300,7 +315,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
   async compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
     const { whole, parts } = documentsOf(server);
     const prose = parts.map(part => part.prose);
-    const { terms: asked, sentences } = textsOf(query);
+    const { terms: asked, sentences } = this.#textsOf(query);
     const [queries, vectors] = await Promise.all([
       this.queryVectors.of(sentences),
       this.cache.keptVectorsOf(prose),

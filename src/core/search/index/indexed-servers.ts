@@ -1,5 +1,5 @@
 import { Bm25, BM25 } from './bm25.ts';
-import type { Candidate } from './search-index.ts';
+import { excessOf, type Candidate } from './search-index.ts';
 import { VectorStore, type QuantizedVector } from './vectors.ts';
 
 /** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
@@ -71,6 +71,11 @@ export class IndexedServers {
   /** Returns the number of texts of a server, 0 for an unknown one. */
   textsOf(id: string): number {
     return this.#servers.get(id)?.rows.length ?? 0;
+  }
+
+  /** Returns the number of parts that have a term. */
+  frequencyOf(term: string): number {
+    return this.#parts.frequencyOf(term);
   }
 
   ids(): MapIterator<string> {
@@ -145,10 +150,13 @@ export class IndexedServers {
     }
     const candidate = (slot: number): Candidate => {
       const { id, tools, rows } = this.#bySlot[slot] ?? missing();
+      const best = semantic[slot] ?? 0;
+      const examples = Float32Array.from(rows.slice(1 + tools), row => cosines[row] ?? 0);
       return {
         serverId: id,
         texts: rows.length,
-        semantic: semantic[slot] ?? 0,
+        semantic: best,
+        excess: excessOf(best, examples),
         keyword: keyword[slot] ?? 0,
         tools: rows.slice(1, 1 + tools).map((row, index) => ({
           index,

@@ -58,6 +58,10 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
     return this.embedderDegraded;
   }
 
+  protected frequencyOf(term: string): number {
+    return this.#servers.current.frequencyOf(term);
+  }
+
   async prepare(
     { upserted, removed, whole }: CatalogueChange,
     onProgress?: OnProgress,

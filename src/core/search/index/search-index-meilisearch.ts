@@ -17,7 +17,7 @@ import {
 import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
-import type { Asked, Candidate, Findings, SearchIndex } from './search-index.ts';
+import { excessOf, type Asked, type Candidate, type Findings, type SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 import { quantize, type QuantizedVector } from './vectors.ts';
 
@@ -108,6 +108,10 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   /** The current problem, except for the embedder's. */
   get engineDegraded(): string | undefined {
     return joined(this.#sync.trouble, this.#failure);
+  }
+
+  protected frequencyOf(term: string): number {
+    return this.#known.statistics.frequencyOf(term);
   }
 
   neededDocuments(): ReadonlySet<string> | undefined {
@@ -381,8 +385,9 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
         semantic: cosine,
         keyword: words.parts[index + 1] ?? 0,
       }));
-      const texts = cosines.length;
-      return { serverId, texts, semantic: semantic[slot] ?? 0, keyword: keyword[slot] ?? 0, tools };
+      const best = semantic[slot] ?? 0;
+      const excess = excessOf(best, cosines.subarray(1 + toolCount));
+      return { serverId, texts: cosines.length, semantic: best, excess, keyword: keyword[slot] ?? 0, tools };
     };
     return bestOfEach({ semantic, keyword, candidate }, count);
   }

@@ -18,9 +18,27 @@ export interface Candidate {
   readonly texts: number;
   /** The best cosine over its texts, 0 if none is positive. */
   readonly semantic: number;
+  /** By how much `semantic` exceeds what other examples support, see `excessOf`; 0 without examples. */
+  readonly excess: number;
   /** At least 0, in the engine's own unit: the whole server's text together with its best single part. */
   readonly keyword: number;
   readonly tools: readonly ToolEvidence[];
+}
+
+/** So many examples of a server support its best cosine. */
+const SUPPORTING = 5;
+
+/**
+ * Returns by how much a server's best cosine exceeds the mean of its five best: of its examples, or of its best other text and four
+ * of them. A single example may be close to a query by chance.
+ * @param examples the cosines of its examples
+ */
+export function excessOf(best: number, examples: Float32Array): number {
+  if (examples.length === 0) return 0;
+  const sorted = examples.toSorted((a, b) => b - a);
+  const isExample = best <= (sorted[0] ?? 0);
+  const supporting = [...(isExample ? [] : [best]), ...sorted].slice(0, SUPPORTING);
+  return best - supporting.reduce((sum, cosine) => sum + cosine, 0) / supporting.length;
 }
 
 /** A query, or a clause of one, that is being embedded. */

@@ -5,14 +5,7 @@ import { createMeilisearchIndex } from '../../../../src/core/search/index/search
 import { openTestDatabase } from '../../../support/database.ts';
 import { openMeilisearch } from '../../../support/meilisearch.ts';
 import { startMeilisearchDouble } from './meilisearch-double.ts';
-import {
-  describeSearchIndex,
-  evidence,
-  find,
-  update,
-  weather,
-  type StartedIndex,
-} from './search-index.contract.ts';
+import { describeSearchIndex, evidence, find, update, weather } from './search-index.contract.ts';
 import { catalogueDouble, controlledEmbedder, server, settableClock, silent } from '../support.ts';
 
 const database = await openTestDatabase();
@@ -25,8 +18,8 @@ afterAll(async () => {
 });
 
 /** The embedder has an id of its own, and so each index of an engine. */
-function surroundings() {
-  const control = controlledEmbedder();
+function surroundings(more?: Parameters<typeof controlledEmbedder>[0]) {
+  const control = controlledEmbedder(more);
   control.embedder = { ...control.embedder, id: `char-ngrams-${randomBytes(6).toString('hex')}` };
   return {
     control,
@@ -42,27 +35,31 @@ async function openOnMeilisearch(context: MeilisearchContext) {
   return catalogue.follow(index);
 }
 
-const onMeilisearch = (url: string, apiKey?: string) => async (): Promise<StartedIndex> => {
-  const { control, context } = surroundings();
-  const index = await openOnMeilisearch({
-    ...context,
-    url,
-    apiKey,
-    searchTimeoutMs: 20_000,
-  });
-  return {
-    index,
-    control,
-    async [Symbol.asyncDispose]() {
-      // What stands in for the engine would have passed, too.
-      expect(index.degraded ?? '').not.toContain('Meilisearch');
-      await index.close();
-    },
-  };
-};
+type Start = Parameters<typeof describeSearchIndex>[1];
 
-describeSearchIndex('embedded', async () => {
-  const { control, context } = surroundings();
+const onMeilisearch =
+  (url: string, apiKey?: string): Start =>
+  async embedder => {
+    const { control, context } = surroundings(embedder);
+    const index = await openOnMeilisearch({
+      ...context,
+      url,
+      apiKey,
+      searchTimeoutMs: 20_000,
+    });
+    return {
+      index,
+      control,
+      async [Symbol.asyncDispose]() {
+        // What stands in for the engine would have passed, too.
+        expect(index.degraded ?? '').not.toContain('Meilisearch');
+        await index.close();
+      },
+    };
+  };
+
+describeSearchIndex('embedded', async embedder => {
+  const { control, context } = surroundings(embedder);
   const index = await createEmbeddedIndex(context);
   return { index, control, [Symbol.asyncDispose]: () => index.close() };
 });
@@ -71,12 +68,13 @@ describeSearchIndex('Meilisearch (a double of its API)', onMeilisearch(double.ur
 
 const WORDS = 'zebra penguin mail weather stock invoice repository calendar map song'.split(' ');
 const word = (at: number) => WORDS[at % WORDS.length] ?? '';
-const servers = Array.from({ length: 150 }, (_, at) =>
-  server(`s${at}`, `The ${word(at)} of ${word(at + 3)}.`, {
+const servers = Array.from({ length: 150 }, (_, at) => ({
+  ...server(`s${at}`, `The ${word(at)} of ${word(at + 3)}.`, {
     [`get_${word(at * 7)}`]: `Gets a ${word(at * 7)} for the ${word(at + 1)}.`,
     [`list${at}`]: `Lists ${word(at * 3)}s.`,
   }),
-);
+  examples: at % 30 === 0 ? ['get the weather for the map', 'play a song', `list ${at}`] : [],
+}));
 
 it.each(real ? ['double', 'real'] : ['double'])(
   'Meilisearch and the embedded index have the same evidence, to the last bit (%s)',

@@ -1,6 +1,7 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CatalogueChange } from '../../../../src/core/catalogue/catalogue.ts';
+import type { Embedder } from '../../../../src/core/search/embed/embedder.ts';
 import type { Asked, SearchIndex } from '../../../../src/core/search/index/search-index.ts';
 import { server, wholeOf, type controlledEmbedder } from '../support.ts';
 
@@ -42,7 +43,10 @@ const many = (count: number, word: string, id = word) =>
   );
 
 /** What every engine behind the port guarantees. */
-export function describeSearchIndex(engine: string, start: () => Promise<StartedIndex>): void {
+export function describeSearchIndex(
+  engine: string,
+  start: (embedder?: Pick<Embedder, 'words'>) => Promise<StartedIndex>,
+): void {
   describe(`a search index: ${engine}`, () => {
     it('finds a server by its own text and by a tool, with the evidence of every tool', async () => {
       await using started = await start();
@@ -66,7 +70,26 @@ export function describeSearchIndex(engine: string, start: () => Promise<Started
       const { candidates } = await index.find(index.ask('tell grandma the news'));
       const found = candidates.find(({ serverId }) => serverId === 'mail');
       expect(found?.semantic).toBeCloseTo(1, 1);
-      expect(found).toMatchObject({ texts: 4, tools: [{ index: 0 }, { index: 1 }] });
+      expect(found).toMatchObject({ texts: 4, excess: 0, tools: [{ index: 0 }, { index: 1 }] });
+    });
+
+    it('says by how much the best text exceeds what the examples support', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: [{ ...weather, examples: ['tell grandma the news', 'is it cold'] }] });
+      const { candidates } = await index.find(index.ask('tell grandma the news'));
+      const [found] = candidates;
+      expect(found?.semantic).toBeCloseTo(1, 1);
+      expect(found?.excess).toBeGreaterThan(0.3);
+    });
+
+    it('searches a misspelled query as it is and corrected, for a model that needs it', async () => {
+      await using started = await start({ words: new Set(['weather', 'inbox']) });
+      const { index, control } = started;
+      await update(index, { upserted: [weather, mail] });
+      expect(await find(index, 'wether tomorow')).toEqual(['weather']);
+      expect(control.embedded.slice(-2)).toEqual(['wether tomorow', 'weather tomorow']);
+      expect(await find(index, 'inbxo')).toEqual(['mail']);
     });
 
     it('finds the clauses of a query one by one, with vectors of their own', async () => {

@@ -69,6 +69,7 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   return {
     id: `switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:${TOKENIZATION}`,
     dimensions: DIMENSIONS,
+    words: new Set([...vocabulary.keys()].filter(piece => /^[a-z]+$/.test(piece))),
     embed,
     close,
   };
