@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 
 /**
  * Turns requests in other languages into English words, because catalogues are written in English: word by word, without grammar,
- * from `glossary.tsv`. Each of its lines is an English word and its forms in every language, separated by spaces, with `_` for a
- * space within a form; the line without an English word has words to leave out, such as articles.
+ * from `glossary.tsv`. Each of its lines is an English word or phrase and its forms in every language, separated by spaces, with `_`
+ * for a space within a form; names are capitalized. The line without an English word has words to leave out, such as articles.
  */
 const FILE = new URL('glossary.tsv', import.meta.url);
 
@@ -46,7 +46,7 @@ const WORD = new RegExp(
 
 export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
-  /** Returns whether a lower-case word is common in English. */
+  /** Returns whether a lower-case word is common in English, and not only a name. */
   readonly isEnglish: (word: string) => boolean;
 
   /**
@@ -64,7 +64,7 @@ export class Glossary {
         return [name, languageOf(forms, foldFor(name))];
       }),
     );
-    this.isEnglish = isEnglish(english.flat());
+    this.isEnglish = isEnglish(english.flat().filter(isCommon));
   }
 
   static read(isEnglish: (known: readonly string[]) => (word: string) => boolean): Glossary {
@@ -101,6 +101,9 @@ export class Glossary {
     return best;
   }
 }
+
+/** A name is no sign of English. */
+const isCommon = (word: string): boolean => word === word.toLowerCase();
 
 type Row = readonly [english: readonly string[], forms: string];
 
