@@ -244,6 +244,9 @@ const glossary = Glossary.read(known => {
   return word => tokenize(word).every(term => terms.has(term));
 });
 
+/** Words of requests in lower case, names among them, also in the plural. */
+export const requestWords: readonly string[] = glossary.words.flatMap(word => [word, `${word}s`]);
+
 /** Returns whether a word in lower case is more than a name. */
 export const isOrdinaryWord = (word: string): boolean => glossary.isEnglish(word);
 

@@ -46,6 +46,8 @@ const WORD = new RegExp(
 
 export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
+  /** The single English words, names among them, in lower case. */
+  readonly words: readonly string[];
   /** Returns whether a lower-case word is common in English, and not only a name. */
   readonly isEnglish: (word: string) => boolean;
 
@@ -64,6 +66,10 @@ export class Glossary {
         return [name, languageOf(forms, foldFor(name))];
       }),
     );
+    this.words = english
+      .flat()
+      .filter(word => !word.includes(' '))
+      .map(word => word.toLowerCase());
     this.isEnglish = isEnglish(english.flat().filter(isCommon));
   }
 

@@ -24,8 +24,8 @@ interface Correction {
 const WORD = /(?<![^\s"'(])[A-Za-z]{5,20}(?=[.,;:!?"')]*(?:\s|$))/g;
 
 /**
- * Corrects misspelled English words of a query, for a model that knows only these words as a whole and reads a misspelled one as
- * pieces without meaning. A correction has the same first letter, and is an ordinary word or one of the catalogue: the closest, then
+ * Corrects misspelled English words of a query, for a model that knows many words as a whole and reads a misspelled one as pieces
+ * without meaning. A correction has the same first letter, and is an ordinary word or one of the catalogue: the closest, then
  * an ordinary one, then the most frequent. Words of the catalogue are never corrected, nor capitalized words within the query, which
  * are mostly names.
  */
@@ -34,7 +34,7 @@ export class Spelling {
   /** By first letter and length. */
   readonly #alike = new Map<string, string[]>();
 
-  /** @param words lower case */
+  /** @param words what the model and requests know, in lower case */
   constructor(words: ReadonlySet<string>) {
     this.#words = words;
     for (const word of words) {

@@ -23,6 +23,15 @@ describe('Glossary.toEnglish', () => {
     expect(glossary.toEnglish('Zürich')).toBeUndefined();
   });
 
+  it('takes a phrase or a name for a word, and a name for no sign of English', () => {
+    const glossary = glossaryOf('de', '\tin', 'living room\twohnzimmer', 'Beijing\tpeking', 'mail\tpost');
+    expect(glossary.toEnglish('Post in Peking')).toBe('mail Beijing');
+    expect(glossary.toEnglish('Wohnzimmer in Beijing')).toBe('living room beijing');
+    expect(glossary.isEnglish('mail')).toBe(true);
+    expect(glossary.isEnglish('beijing')).toBe(false);
+    expect(glossary.words).toEqual(['beijing', 'mail']);
+  });
+
   it('takes the language with the most words it knows', () => {
     const glossary = glossaryOf(
       'es\tit',

@@ -8,7 +8,14 @@ import {
   type IndexedDocuments,
   type ScoredServers,
 } from './indexed-servers.ts';
-import { documentsOf, isOrdinaryWord, tokenize, type Described, textsOf } from '../documents.ts';
+import {
+  documentsOf,
+  isOrdinaryWord,
+  requestWords,
+  tokenize,
+  type Described,
+  textsOf,
+} from '../documents.ts';
 import { QueryVectors, wordsOf, type Embedder } from '../embed/embedder.ts';
 import { Spelling } from '../spelling.ts';
 import type { Asked, Candidate, ToolEvidence } from './search-index.ts';
@@ -262,7 +269,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     this.queryVectors = new QueryVectors(context);
     this.cache = cache;
     const { words } = context.embedder;
-    this.#spelling = words && new Spelling(words);
+    this.#spelling = words && new Spelling(new Set([...words, ...requestWords]));
   }
 
   /** Returns the number of tools, examples and servers' own texts that have a term. */

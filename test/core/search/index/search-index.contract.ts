@@ -84,11 +84,11 @@ export function describeSearchIndex(
     });
 
     it('searches a misspelled query as it is and corrected, for a model that needs it', async () => {
-      await using started = await start({ words: new Set(['weather', 'inbox']) });
+      await using started = await start({ words: new Set(['inbox']) });
       const { index, control } = started;
       await update(index, { upserted: [weather, mail] });
       expect(await find(index, 'wether tomorow')).toEqual(['weather']);
-      expect(control.embedded.slice(-2)).toEqual(['wether tomorow', 'weather tomorow']);
+      expect(control.embedded.slice(-2)).toEqual(['wether tomorow', 'weather tomorrow']);
       expect(await find(index, 'inbxo')).toEqual(['mail']);
     });
 
