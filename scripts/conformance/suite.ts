@@ -77,7 +77,7 @@ export async function runClientScenario(
  * address, and the system would give some port of an earlier scenario to a later one in about every 20th run.
  */
 async function keepPorts(text: string): Promise<void> {
-  for (const [, port] of text.matchAll(/\/\/localhost:(\d+)/g)) {
+  for (const [, port] of text.matchAll(/\/\/localhost:(\d{1,5})\b/g)) {
     const taken = createServer().listen(Number(port), '127.0.0.1').unref();
     // Another process has it by now, or this one had already.
     await once(taken, 'listening').catch(() => {});

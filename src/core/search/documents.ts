@@ -244,8 +244,8 @@ const glossary = Glossary.read(known => {
   return word => tokenize(word).every(term => terms.has(term));
 });
 
-/** Words of requests in lower case, names among them, also in the plural. */
-export const requestWords: readonly string[] = glossary.words.flatMap(word => [word, `${word}s`]);
+/** Words of requests in lower case, names among them. */
+export const requestWords: readonly string[] = glossary.words;
 
 /** Returns whether a word in lower case is more than a name. */
 export const isOrdinaryWord = (word: string): boolean => glossary.isEnglish(word);
@@ -259,15 +259,17 @@ export function textsOf(query: string, correct?: (query: string) => string | und
   const english = glossary.toEnglish(query);
   if (english !== undefined)
     return { terms: termsOf(`${english} ${query}`), sentences: [english], clauses: [] };
-  const sentences = sentencesOf(query);
-  const clauses = clausesOf(query).map(clause => ({
+  const corrected = correct?.(query) ?? query;
+  const sentences = sentencesOf(corrected);
+  const clauses = clausesOf(corrected).map(clause => ({
     terms: termsOf(clause),
     passage: passageOf(clause, sentences),
   }));
-  const corrected = correct?.(query);
-  if (corrected === undefined) return { terms: termsOf(query), sentences, clauses };
-  const terms = termsOf(`${query} ${corrected}`);
-  return { terms, sentences: [...sentences, ...sentencesOf(corrected)], clauses };
+  return {
+    terms: termsOf(`${query} ${corrected}`),
+    sentences: [...new Set([...sentencesOf(query), ...sentences])],
+    clauses,
+  };
 }
 
 const termsOf = (text: string): string[] => [...new Set(tokenize(text))];

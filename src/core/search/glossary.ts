@@ -46,6 +46,8 @@ const WORD = new RegExp(
 
 export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
+  /** Words of names, which are a sign of no language: many are spelled alike in several. */
+  readonly #inNames: ReadonlySet<string>;
   /** The single English words, names among them, in lower case. */
   readonly words: readonly string[];
   /** Returns whether a lower-case word is common in English, and not only a name. */
@@ -66,11 +68,11 @@ export class Glossary {
         return [name, languageOf(forms, foldFor(name))];
       }),
     );
-    this.words = english
-      .flat()
-      .filter(word => !word.includes(' '))
-      .map(word => word.toLowerCase());
-    this.isEnglish = isEnglish(english.flat().filter(isCommon));
+    const all = english.flat();
+    this.words = all.filter(word => !word.includes(' ')).map(word => word.toLowerCase());
+    this.isEnglish = isEnglish(all.filter(isCommon));
+    const inNames = all.filter(word => !isCommon(word)).flatMap(name => wordsOf(unified(name)));
+    this.#inNames = new Set(inNames.filter(word => !this.isEnglish(word)));
   }
 
   static read(isEnglish: (known: readonly string[]) => (word: string) => boolean): Glossary {
@@ -97,18 +99,20 @@ export class Glossary {
     const candidates = BY_SCRIPT.find(([script]) => script.test(text))?.[1];
     if (candidates?.length === 1) return candidates[0];
     let best: string | undefined;
+    const signs = (words: readonly string[]) =>
+      words.filter(word => !this.#inNames.has(withoutAccents(word)));
     // Words that English has, too, are no sign of another language.
-    let most = candidates ? -1 : wordsOf(withoutAccents(text)).filter(this.isEnglish).length;
+    let most = candidates ? -1 : signs(wordsOf(withoutAccents(text))).filter(this.isEnglish).length;
     for (const name of candidates ?? LATIN) {
       const language = this.#languages.get(name);
-      const known = language ? knownWords(wordsOf(foldFor(name)(text)), language) : 0;
+      const known = language ? knownWords(signs(wordsOf(foldFor(name)(text))), language) : 0;
       if (known > most) [best, most] = [name, known];
     }
     return best;
   }
 }
 
-/** A name is no sign of English. */
+/** Returns whether an English word of the table is no name. */
 const isCommon = (word: string): boolean => word === word.toLowerCase();
 
 type Row = readonly [english: readonly string[], forms: string];

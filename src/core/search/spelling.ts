@@ -1,119 +1,148 @@
-/** A correction changes at most one letter in so many. */
-const LETTERS_PER_EDIT = 5;
-/** A correction has at most so many letters more or fewer. */
+/** What mistakes cost. The most usual ones are the cheapest, which decides between words that are equally close. */
+const COSTS = {
+  /** A letter that was doubled, or not doubled. */
+  doubled: 0.5,
+  /** Two letters in the wrong order. */
+  exchanged: 0.9,
+  addedOrLeftOut: 1,
+  replaced: 1.1,
+};
+/** A correction costs at most this, and as much more as the word has fifths of letters. */
+const BASE_COST = 0.1;
+const LETTERS_PER_MISTAKE = 5;
+/** The difference in length between a word and its correction, in letters. */
 const MAX_LONGER = 2;
 /** Limits the work: a text with more unknown words is no request in everyday words. */
 const MAX_UNKNOWN = 8;
+/** A word of the catalogue is a mistake, too, if its correction costs little and is so many times as frequent. */
+const RARE = 50;
+const MAX_COST_IF_KNOWN = 1;
 
-/** What is known of the words that a correction may choose. */
+/** What is known of words, in any form. */
 export interface WordUse {
   /** Whether people use a word in requests, whatever the catalogue. */
   readonly isOrdinary: (word: string) => boolean;
-  /** How many texts of the catalogue have a word, in any form; 0 for stop words. */
+  /** How many texts of the catalogue have a word; 0 for stop words. */
   readonly frequencyOf: (word: string) => number;
 }
 
+interface Word {
+  readonly text: string;
+  /** The letters that it has, one bit each. */
+  readonly letters: number;
+}
+
 interface Correction {
-  readonly word: string;
-  readonly edits: number;
+  readonly text: string;
+  readonly cost: number;
   readonly isOrdinary: boolean;
   readonly frequency: number;
 }
 
 /** A word by itself: not part of an address, a path or an identifier. Shorter ones are close to too many others. */
-const WORD = /(?<![^\s"'(])[A-Za-z]{5,20}(?=[.,;:!?"')]*(?:\s|$))/g;
+const WORD = /(?<![^\s"'(“‘])[A-Za-z]{5,20}(?=[.,;:!?"')”’…]*(?:\s|$))/g;
 
 /**
  * Corrects misspelled English words of a query, for a model that knows many words as a whole and reads a misspelled one as pieces
- * without meaning. A correction has the same first letter, and is an ordinary word or one of the catalogue: the closest, then
- * an ordinary one, then the most frequent. Words of the catalogue are never corrected, nor capitalized words within the query, which
- * are mostly names.
+ * without meaning. A correction has the same first letter and is a word of the catalogue: the closest, then one that people use in
+ * requests, then the most frequent. Capitalized words within the query are not corrected, because they are mostly names.
  */
 export class Spelling {
   readonly #words: ReadonlySet<string>;
   /** By first letter and length. */
-  readonly #alike = new Map<string, string[]>();
+  readonly #alike = new Map<string, Word[]>();
 
   /** @param words what the model and requests know, in lower case */
   constructor(words: ReadonlySet<string>) {
     this.#words = words;
-    for (const word of words) {
-      const key = keyOf(word, word.length);
-      const others = this.#alike.get(key);
-      if (others) others.push(word);
-      else this.#alike.set(key, [word]);
+    for (const text of words) {
+      const key = keyOf(text, text.length);
+      const others = this.#alike.get(key) ?? [];
+      others.push({ text, letters: lettersOf(text) });
+      this.#alike.set(key, others);
     }
   }
 
   /** Returns the query with its misspelled words corrected; undefined if there are none. */
   correct(query: string, use: WordUse): string | undefined {
-    let unknown = 0;
-    const corrected = query.replace(WORD, (word, at: number) => {
-      const lower = word.toLowerCase();
-      const isName = at > 0 && lower !== word;
-      if (isName || this.#words.has(lower) || use.frequencyOf(lower) > 0) return word;
-      return ++unknown > MAX_UNKNOWN ? word : (this.#closest(lower, use) ?? word);
-    });
-    return corrected === query || unknown > MAX_UNKNOWN ? undefined : corrected;
+    const unknown = new Set(
+      Array.from(query.matchAll(WORD))
+        .filter(({ 0: word, index }) => index === 0 || word === word.toLowerCase())
+        .map(([word]) => word)
+        .filter(word => !this.#words.has(word.toLowerCase()) && !use.isOrdinary(word.toLowerCase())),
+    );
+    if (unknown.size === 0 || unknown.size > MAX_UNKNOWN) return undefined;
+    const corrections = new Map(
+      Array.from(unknown, word => [word, this.#correction(word.toLowerCase(), use)]),
+    );
+    const corrected = query.replace(WORD, word => corrections.get(word) ?? word);
+    return corrected === query ? undefined : corrected;
   }
 
-  #closest(word: string, use: WordUse): string | undefined {
-    const most = word.length / LETTERS_PER_EDIT;
+  #correction(word: string, use: WordUse): string | undefined {
+    const own = use.frequencyOf(word);
+    const most = own > 0 ? MAX_COST_IF_KNOWN : BASE_COST + word.length / LETTERS_PER_MISTAKE;
     let best: Correction | undefined;
-    for (const other of this.#nearby(word)) {
-      const edits = editsBetween(word, other, best?.edits ?? most);
-      if (edits === undefined) continue;
-      const one = {
-        word: other,
-        edits,
-        isOrdinary: use.isOrdinary(other),
-        frequency: use.frequencyOf(other),
-      };
-      if ((one.isOrdinary || one.frequency > 0) && (!best || isBetter(one, best))) best = one;
+    for (const text of this.#nearby(word, most)) {
+      const cost = costOf(word, text, best?.cost ?? most);
+      // A word may be a name that begins with another word.
+      if (cost === undefined || (word.startsWith(text) && cost > COSTS.doubled)) continue;
+      const frequency = use.frequencyOf(text);
+      if (frequency <= own * RARE) continue;
+      const one = { text, cost, isOrdinary: use.isOrdinary(text), frequency };
+      if (!best || isBetter(one, best)) best = one;
     }
-    return best?.word;
+    return best?.text;
   }
 
-  *#nearby(word: string): Generator<string> {
+  /** Returns the words whose letters do not exclude a cost of `most`: a mistake changes at most two. */
+  *#nearby(word: string, most: number): Generator<string> {
+    const own = lettersOf(word);
     for (let length = word.length - MAX_LONGER; length <= word.length + MAX_LONGER; length++)
-      yield* this.#alike.get(keyOf(word, length)) ?? [];
+      for (const { text, letters } of this.#alike.get(keyOf(word, length)) ?? [])
+        if (bitsOf(letters ^ own) <= 2 * most) yield text;
   }
 }
 
 const keyOf = (word: string, length: number): string => `${word.slice(0, 1)}${length}`;
 
+/** @param word of letters a to z */
+const lettersOf = (word: string): number =>
+  Array.from(word).reduce((letters, letter) => letters | (1 << (letter.charCodeAt(0) - 97)), 0);
+
+function bitsOf(letters: number): number {
+  let count = 0;
+  for (let left = letters; left !== 0; left &= left - 1) count++;
+  return count;
+}
+
 function isBetter(one: Correction, other: Correction): boolean {
-  if (one.edits !== other.edits) return one.edits < other.edits;
+  if (one.cost !== other.cost) return one.cost < other.cost;
   if (one.isOrdinary !== other.isOrdinary) return one.isOrdinary;
   return one.frequency > other.frequency;
 }
 
-/** A letter that was doubled, or not doubled, by mistake. */
-const DOUBLED = 0.5;
-
-/**
- * Returns how many letters were left out, added, replaced or exchanged with the next one (optimal string alignment); undefined if
- * there are more than `most`.
- */
-function editsBetween(a: string, b: string, most: number): number | undefined {
+/** Returns the cost of the mistakes that make `b` of `a` (optimal string alignment); undefined if it is above `most`. */
+function costOf(a: string, b: string, most: number): number | undefined {
   let before: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
     for (let j = 1; j <= b.length; j++) {
       const [mine, theirs] = [a[i - 1], b[j - 1]];
-      const added = of(last, j) + (mine === a[i - 2] ? DOUBLED : 1);
-      const leftOut = of(row, j - 1) + (theirs === b[j - 2] ? DOUBLED : 1);
-      const replaced = of(last, j - 1) + Number(mine !== theirs);
+      const added = costAt(last, j) + (mine === a[i - 2] ? COSTS.doubled : COSTS.addedOrLeftOut);
+      const leftOut = costAt(row, j - 1) + (theirs === b[j - 2] ? COSTS.doubled : COSTS.addedOrLeftOut);
+      const replaced = costAt(last, j - 1) + (mine === theirs ? 0 : COSTS.replaced);
       const isExchange = mine === b[j - 2] && theirs === a[i - 2];
-      row.push(Math.min(added, leftOut, replaced, isExchange ? of(before, j - 2) + 1 : Infinity));
+      const exchanged = isExchange ? costAt(before, j - 2) + COSTS.exchanged : Infinity;
+      row.push(Math.min(added, leftOut, replaced, exchanged));
     }
     // An exchange reaches back by two rows.
     if (Math.min(...row) > most && Math.min(...last) > most) return undefined;
     [before, last] = [last, row];
   }
-  const edits = of(last, b.length);
-  return edits <= most ? edits : undefined;
+  const cost = costAt(last, b.length);
+  return cost <= most ? cost : undefined;
 }
 
-const of = (row: readonly number[], at: number): number => row[at] ?? Infinity;
+const costAt = (row: readonly number[], at: number): number => row[at] ?? Infinity;

@@ -49,6 +49,17 @@ describe('documentsOf', () => {
 });
 
 describe('textsOf', () => {
+  it('takes clauses from the corrected query, and what is the same in both once', () => {
+    const correct = (query: string) => query.replace('fligt', 'flight');
+    const { sentences, clauses, terms } = textsOf('find a fligt to Oslo. Then text me the price', correct);
+    expect(sentences).toEqual(['find a fligt to Oslo', 'Then text me the price', 'find a flight to Oslo']);
+    expect(clauses.map(clause => clause.terms)).toEqual([
+      ['find', 'flight', 'oslo'],
+      ['text', 'price'],
+    ]);
+    expect(terms).toContain('fligt');
+  });
+
   it('gives each clause its place in its sentence, and one that is a sentence none', () => {
     const of = 'find a flight to Oslo and text me the price';
     expect(textsOf(`${of}. Then book a table for two.`).clauses).toEqual([

@@ -32,6 +32,12 @@ describe('Glossary.toEnglish', () => {
     expect(glossary.words).toEqual(['beijing', 'mail']);
   });
 
+  it('takes a name for a sign of no language', () => {
+    const glossary = glossaryOf('nl', '\tvan', 'folder\tmap', 'map\tkaart', 'Zurich\tzurich zürich');
+    expect(glossary.toEnglish('map Zurich')).toBeUndefined();
+    expect(glossary.toEnglish('kaart van Zürich')).toBe('map Zurich');
+  });
+
   it('takes the language with the most words it knows', () => {
     const glossary = glossaryOf(
       'es\tit',

@@ -23,21 +23,33 @@ const all = use(Object.fromEntries(WORDS.map(word => [word, 1])));
 describe('Spelling.correct', () => {
   it('corrects letters that are missing, added, wrong, exchanged, or doubled by mistake', () => {
     expect(spelling.correct('shedule a meetng tommorow, pls', all)).toBe('schedule a meeting tomorrow, pls');
-    expect(spelling.correct('emial (wheather)?', all)).toBe('email (weather)?');
+    expect(spelling.correct('emial “wheather”?', all)).toBe('email “weather”?');
     expect(spelling.correct('seatle', use({ settle: 9, seattle: 1 }))).toBe('seattle');
   });
 
-  it('prefers an ordinary word, then the most frequent, among the closest', () => {
+  it('prefers the most usual mistake, then an ordinary word, then the most frequent', () => {
+    const close = new Spelling(new Set(['piece', 'price', 'tuesday', 'thursday']));
+    expect(close.correct('peice', use({ price: 9, piece: 1 }))).toBe('piece');
+    expect(close.correct('tursday', use({ tuesday: 9, thursday: 1 }))).toBe('thursday');
     expect(spelling.correct('wether', use({ whether: 9, weather: 2 }, ['weather']))).toBe('weather');
     expect(spelling.correct('wether', use({ whether: 9, weather: 2 }))).toBe('whether');
-    expect(spelling.correct('treding', use({ trading: 1, trending: 2 }))).toBe('trending');
+    expect(spelling.correct('treding', use({ trading: 2, trending: 1 }))).toBe('trending');
+    expect(spelling.correct('trezding', use({ trading: 1, trending: 2 }))).toBe('trending');
   });
 
-  it('leaves words of the catalogue, known words, short ones and names', () => {
-    expect(spelling.correct('shedule', use({ shedule: 1, schedule: 9 }))).toBeUndefined();
+  it('leaves known and ordinary words, short ones, names, and words that begin with another', () => {
     expect(spelling.correct('mellow emal', use({ email: 1 }))).toBeUndefined();
+    expect(spelling.correct('seatle', use({ seattle: 1 }, ['seatle']))).toBeUndefined();
     expect(spelling.correct('tell Seatle', all)).toBeUndefined();
     expect(spelling.correct('Seatle', all)).toBe('seattle');
+    expect(spelling.correct('emaila', all)).toBeUndefined();
+    expect(spelling.correct('emaill', all)).toBe('email');
+  });
+
+  it('leaves a word of the catalogue, unless its correction is fifty times as frequent', () => {
+    expect(spelling.correct('shedule', use({ shedule: 1, schedule: 50 }))).toBeUndefined();
+    expect(spelling.correct('shedule', use({ shedule: 1, schedule: 51 }))).toBe('schedule');
+    expect(spelling.correct('shadule', use({ shadule: 1, schedule: 999 }))).toBeUndefined();
   });
 
   it('leaves parts of addresses, paths and identifiers', () => {
@@ -59,14 +71,14 @@ describe('Spelling.correct', () => {
     expect(spelling.correct('neeting', all)).toBeUndefined();
   });
 
-  it('corrects an ordinary word that the catalogue lacks, such as a stop word', () => {
-    expect(spelling.correct('thats all', use({}, ['that']))).toBe('that all');
-  });
-
-  it('leaves a text with many unknown words, whatever its length, without much work', () => {
-    expect(spelling.correct('meetng '.repeat(8).trim(), all)).toBe('meeting '.repeat(8).trim());
-    expect(spelling.correct('meetng '.repeat(9).trim(), all)).toBeUndefined();
-    expect(spelling.correct('meetng '.repeat(10_000), all)).toBeUndefined();
+  it('leaves a text with more than eight unknown words, without looking for others', () => {
+    const unknown = Array.from('abcdfghjk', letter => `meet${letter}ng`);
+    expect(spelling.correct(unknown.slice(1).join(' '), all)).toMatch(/^(meeting ?){8}$/);
+    const asked: string[] = [];
+    const frequencyOf = (word: string) => asked.push(word);
+    expect(spelling.correct(unknown.join(' '), { ...all, frequencyOf })).toBeUndefined();
+    expect(asked).toEqual([]);
+    expect(spelling.correct('meetng '.repeat(10_000), all)).toMatch(/^(meeting ){10000}$/);
     expect(spelling.correct('m'.repeat(20_000), all)).toBeUndefined();
   });
 });

@@ -25,7 +25,7 @@ export interface Candidate {
   readonly tools: readonly ToolEvidence[];
 }
 
-/** So many examples of a server support its best cosine. */
+/** The number of examples that support the best cosine of a server. */
 const SUPPORTING = 5;
 
 /**

@@ -88,7 +88,7 @@ export function describeSearchIndex(
       const { index, control } = started;
       await update(index, { upserted: [weather, mail] });
       expect(await find(index, 'wether tomorow')).toEqual(['weather']);
-      expect(control.embedded.slice(-2)).toEqual(['wether tomorow', 'weather tomorrow']);
+      expect(control.embedded.slice(-2)).toEqual(['wether tomorow', 'weather tomorow']);
       expect(await find(index, 'inbxo')).toEqual(['mail']);
     });
 
