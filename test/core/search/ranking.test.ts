@@ -4,7 +4,8 @@ import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
 import { boostByUse, demote, fuse, MAX_USE_EFFECT, withBestOfEach } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
-import { excessOf, type Candidate } from '../../../src/core/search/index/search-index.ts';
+import type { Candidate } from '../../../src/core/search/index/search-index.ts';
+import { excessOf } from '../../../src/core/search/index/vectors.ts';
 
 const evidence = {
   semantic: fc.double({ min: -1, max: 1, noNaN: true }),

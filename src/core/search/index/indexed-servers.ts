@@ -1,6 +1,6 @@
 import { Bm25, BM25 } from './bm25.ts';
-import { excessOf, type Candidate } from './search-index.ts';
-import { VectorStore, type QuantizedVector } from './vectors.ts';
+import type { Candidate } from './search-index.ts';
+import { excessOf, VectorStore, type QuantizedVector } from './vectors.ts';
 
 /** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
 export interface IndexedDocuments {

@@ -17,9 +17,9 @@ import {
 import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-servers.ts';
 import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
-import { excessOf, type Asked, type Candidate, type Findings, type SearchIndex } from './search-index.ts';
+import type { Asked, Candidate, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
-import { quantize, type QuantizedVector } from './vectors.ts';
+import { excessOf, quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;

@@ -25,22 +25,6 @@ export interface Candidate {
   readonly tools: readonly ToolEvidence[];
 }
 
-/** The number of examples that support the best cosine of a server. */
-const SUPPORTING = 5;
-
-/**
- * Returns by how much a server's best cosine exceeds the mean of its five best: of its examples, or of its best other text and four
- * of them. A single example may be close to a query by chance.
- * @param examples the cosines of its examples
- */
-export function excessOf(best: number, examples: Float32Array): number {
-  if (examples.length === 0) return 0;
-  const sorted = examples.toSorted((a, b) => b - a);
-  const isExample = best <= (sorted[0] ?? 0);
-  const supporting = [...(isExample ? [] : [best]), ...sorted].slice(0, SUPPORTING);
-  return best - supporting.reduce((sum, cosine) => sum + cosine, 0) / supporting.length;
-}
-
 /** A query, or a clause of one, that is being embedded. */
 export interface Asked {
   readonly text: string;
