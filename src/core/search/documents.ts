@@ -266,8 +266,8 @@ export function textsOf(query: string, correct?: (query: string) => string | und
     passage: passageOf(clause, sentences),
   }));
   return {
-    terms: termsOf(`${query} ${corrected}`),
-    sentences: [...new Set([...sentencesOf(query), ...sentences])],
+    terms: termsOf(corrected === query ? query : `${query} ${corrected}`),
+    sentences: corrected === query ? sentences : [...new Set([...sentencesOf(query), ...sentences])],
     clauses,
   };
 }

@@ -151,7 +151,10 @@ export class IndexedServers {
     const candidate = (slot: number): Candidate => {
       const { id, tools, rows } = this.#bySlot[slot] ?? missing();
       const best = semantic[slot] ?? 0;
-      const examples = Float32Array.from(rows.slice(1 + tools), row => cosines[row] ?? 0);
+      const first = 1 + tools;
+      const examples = new Float32Array(rows.length - first).map(
+        (_, at) => cosines[rows[first + at] ?? 0] ?? 0,
+      );
       return {
         serverId: id,
         texts: rows.length,

@@ -310,8 +310,9 @@ const SUPPORTING = 5;
  */
 export function excessOf(best: number, examples: Float32Array): number {
   if (examples.length === 0) return 0;
-  const sorted = examples.toSorted((a, b) => b - a);
-  const isExample = best <= (sorted[0] ?? 0);
-  const supporting = [...(isExample ? [] : [best]), ...sorted].slice(0, SUPPORTING);
-  return best - supporting.reduce((sum, cosine) => sum + cosine, 0) / supporting.length;
+  const ascending = examples.toSorted();
+  const isExample = best <= (ascending.at(-1) ?? 0);
+  const supporting = ascending.subarray(isExample ? -SUPPORTING : 1 - SUPPORTING);
+  const sum = supporting.reduce((total, cosine) => total + cosine, isExample ? 0 : best);
+  return best - sum / (supporting.length + (isExample ? 0 : 1));
 }
