@@ -48,7 +48,7 @@ export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
   /** Words of names, which are a sign of no language: many are spelled alike in several. */
   readonly #inNames: ReadonlySet<string>;
-  /** The single English words, names among them, in lower case. */
+  /** The English words of letters alone, names among them, in lower case. */
   readonly words: readonly string[];
   /** Returns whether a lower-case word is common in English, and not only a name. */
   readonly isEnglish: (word: string) => boolean;
@@ -69,7 +69,7 @@ export class Glossary {
       }),
     );
     const all = english.flat();
-    this.words = all.filter(word => !word.includes(' ')).map(word => word.toLowerCase());
+    this.words = all.map(word => word.toLowerCase()).filter(word => /^[a-z]+$/.test(word));
     this.isEnglish = isEnglish(all.filter(isCommon));
     const inNames = all.filter(word => !isCommon(word)).flatMap(name => wordsOf(unified(name)));
     this.#inNames = new Set(inNames.filter(word => !this.isEnglish(word)));
@@ -99,13 +99,14 @@ export class Glossary {
     const candidates = BY_SCRIPT.find(([script]) => script.test(text))?.[1];
     if (candidates?.length === 1) return candidates[0];
     let best: string | undefined;
-    const signs = (words: readonly string[]) =>
-      words.filter(word => !this.#inNames.has(withoutAccents(word)));
+    const signsOf = (folded: string) => wordsOf(folded).filter(word => !this.#inNames.has(word));
+    const plain = signsOf(withoutAccents(text));
     // Words that English has, too, are no sign of another language.
-    let most = candidates ? -1 : signs(wordsOf(withoutAccents(text))).filter(this.isEnglish).length;
+    let most = candidates ? -1 : plain.filter(this.isEnglish).length;
     for (const name of candidates ?? LATIN) {
       const language = this.#languages.get(name);
-      const known = language ? knownWords(signs(wordsOf(foldFor(name)(text))), language) : 0;
+      const words = ACCENTED.has(name) ? signsOf(unified(text)) : plain;
+      const known = language ? knownWords(words, language) : 0;
       if (known > most) [best, most] = [name, known];
     }
     return best;

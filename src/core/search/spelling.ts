@@ -1,4 +1,4 @@
-/** What mistakes cost. The most usual ones are the cheapest, which decides between words that are equally close. */
+/** The cost of each kind of mistake. The most usual ones are the cheapest: that decides between words that are equally close. */
 const COSTS = {
   /** A letter that was doubled, or not doubled. */
   doubled: 0.5,
@@ -7,7 +7,7 @@ const COSTS = {
   addedOrLeftOut: 1,
   replaced: 1.1,
 };
-/** A correction costs at most this, and as much more as the word has fifths of letters. */
+/** The maximum cost of a correction: this, and 1 for every five letters of the word. */
 const BASE_COST = 0.1;
 const LETTERS_PER_MISTAKE = 5;
 /** The difference in length between a word and its correction, in letters. */
@@ -18,11 +18,11 @@ const MAX_UNKNOWN = 8;
 const RARE = 50;
 const MAX_COST_IF_KNOWN = 1;
 
-/** What is known of words, in any form. */
+/** The use of words, each in any form. */
 export interface WordUse {
-  /** Whether people use a word in requests, whatever the catalogue. */
+  /** Returns whether people use a word in requests, whatever the catalogue. */
   readonly isOrdinary: (word: string) => boolean;
-  /** How many texts of the catalogue have a word; 0 for stop words. */
+  /** Returns the number of texts of the catalogue that have a word; 0 for stop words. */
   readonly frequencyOf: (word: string) => number;
 }
 
