@@ -64,7 +64,7 @@ async function drift(catalogueFile: string, vectorFile: string): Promise<string 
   await embedder.close();
   if (file.embedderId !== embedder.id) return `made with ${file.embedderId}, not ${embedder.id}`;
   const texts = await textsOf(catalogueFile);
-  const held = new Set(file.hashes.map(hash => hash.toString('hex')));
+  const held = new Set(file.hashes().map(hash => hash.toString('hex')));
   const missing = [...texts.keys()].filter(hash => !held.has(hash));
   const needless = [...held].filter(hash => !texts.has(hash));
   if (missing.length + needless.length === 0) return undefined;

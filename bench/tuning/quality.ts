@@ -1,6 +1,6 @@
 import { mean, ndcg, recall } from '../measures.ts';
 import { UNUSED } from '../../src/core/catalogue/usage.ts';
-import { fuse, type RankedServer, type RankingWeights, WEIGHTS } from '../../src/core/search/fusion.ts';
+import { fuse, type FusedServer, type RankingWeights, WEIGHTS } from '../../src/core/search/fusion.ts';
 import type { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
 import type { ToolEvidence } from '../../src/core/search/index/search-index.ts';
 import { bestParts } from './adapter-training.ts';
@@ -25,8 +25,8 @@ export const cosinesOf = (
 function ranked(
   cosines: Float32Array,
   keyword: Float32Array,
-  { weights, toolsOf }: { weights?: RankingWeights; toolsOf?: (server: number) => ToolEvidence[] } = {},
-): RankedServer[] {
+  { weights, toolsOf }: { weights?: RankingWeights; toolsOf?: (server: number) => ToolEvidence } = {},
+): FusedServer[] {
   const candidates = Array.from(cosines, (semantic, server) => ({
     serverId: String(server),
     // Taken off already.
@@ -34,12 +34,12 @@ function ranked(
     semantic,
     excess: 0,
     keyword: keyword[server] ?? 0,
-    tools: toolsOf?.(server) ?? [],
+    tools: toolsOf?.(server) ?? { semantic: [], keyword: [] },
   }));
   return fuse(candidates, () => UNUSED, weights).slice(0, 10);
 }
 
-const idsOf = (ranking: readonly RankedServer[]) => ranking.map(({ serverId }) => Number(serverId));
+const idsOf = (ranking: readonly FusedServer[]) => ranking.map(({ serverId }) => Number(serverId));
 
 export const firstTen = (cosines: Float32Array, keyword: Float32Array): number[] =>
   idsOf(ranked(cosines, keyword));
@@ -108,13 +108,15 @@ export const referenceToolQuality = (set: TuneSet, queries: readonly TuneQuery[]
 function toolQuality(
   { start }: TuneSet,
   queries: readonly TuneQuery[],
-  rank: (query: TuneQuery, keyword: Float32Array) => RankedServer[],
+  rank: (query: TuneQuery, keyword: Float32Array) => FusedServer[],
 ): ToolQuality {
   const measured = queries.flatMap(query => {
     if (!query.tools) return [];
     const { relevant, keyword } = query.tools;
-    const found = rank(query, keyword).flatMap(({ serverId, toolOrder }) =>
-      toolOrder.slice(0, TOOLS_OF_A_SERVER).map(index => (start[Number(serverId)] ?? 0) + 1 + index),
+    const found = rank(query, keyword).flatMap(({ serverId, rankTools }) =>
+      rankTools()
+        .toolOrder.slice(0, TOOLS_OF_A_SERVER)
+        .map(index => (start[Number(serverId)] ?? 0) + 1 + index),
     );
     return [{ ndcg: ndcg(found, relevant), recall1: recall(found, relevant, 1) }];
   });
@@ -127,11 +129,8 @@ function toolEvidence(
   server: number,
   cosines: Float32Array,
   keyword: Float32Array,
-): ToolEvidence[] {
+): ToolEvidence {
   const first = (start[server] ?? 0) + 1;
-  return Array.from({ length: (start[server + 1] ?? 0) - first }, (_, index) => ({
-    index,
-    semantic: cosines[first + index] ?? 0,
-    keyword: keyword[first + index] ?? 0,
-  }));
+  const end = start[server + 1] ?? 0;
+  return { semantic: cosines.subarray(first, end), keyword: keyword.subarray(first, end) };
 }

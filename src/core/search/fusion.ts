@@ -1,6 +1,7 @@
 import type { Access } from '../catalogue/entry.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
 import type { Candidate, ToolEvidence } from './index/search-index.ts';
+import { largest } from './index/vectors.ts';
 
 export interface RankingWeights {
   /** The shares of meaning and keywords in relevance; they add up to 1. */
@@ -62,7 +63,15 @@ export interface ScoreParts {
   readonly reduction: number;
 }
 
-export interface RankedServer {
+interface ToolOrder {
+  /** Positions in the server's `tools`, most relevant first. */
+  readonly toolOrder: readonly number[];
+  /** Relevance of each tool in `toolOrder`, 0 to 1, relative to the best tool of any candidate. */
+  readonly toolRelevance: readonly number[];
+}
+
+/** A server in a ranking, of which most are not shown: their tools need not be ordered. */
+export interface FusedServer {
   readonly serverId: string;
   /** 0 to 1. */
   readonly semantic: number;
@@ -76,11 +85,11 @@ export interface RankedServer {
   readonly parts: ScoreParts;
   /** True if it leads because the query names it. */
   readonly isPinned?: true;
-  /** Positions in the server's `tools`, most relevant first. */
-  readonly toolOrder: readonly number[];
-  /** Relevance of each tool in `toolOrder`, 0 to 1, relative to the best tool of any candidate. */
-  readonly toolRelevance: readonly number[];
+  readonly rankTools: () => ToolOrder;
 }
+
+/** A server as it is shown. */
+export interface RankedServer extends Omit<FusedServer, 'rankTools'>, ToolOrder {}
 
 /**
  * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
@@ -91,25 +100,24 @@ export function fuse(
   candidates: readonly Candidate[],
   useOf: (serverId: string) => UseSignals,
   weights: RankingWeights = WEIGHTS,
-): RankedServer[] {
-  const relevance = relevanceAmong(candidates.map(supported), weights);
+): FusedServer[] {
+  const own = { semantic: candidates.map(supported), keyword: candidates.map(({ keyword }) => keyword) };
+  const relevance = relevanceAmong([own], weights);
   const toolRelevance = relevanceAmong(
-    candidates.flatMap(candidate => candidate.tools),
+    candidates.map(candidate => candidate.tools),
     weights,
   );
   return candidates
     .map(candidate => {
       const use = useOf(candidate.serverId);
-      const tools = rankTools(candidate.tools, toolRelevance);
-      const { meaning, words } = relevance(supported(candidate));
+      const { meaning, words } = relevance(supported(candidate), candidate.keyword);
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
         popularity: clamp(use.popularity),
         finalScore: boostByUse(meaning + words, use),
         parts: { meaning, words, use: boostByUse(1, use), reduction: 1 },
-        toolOrder: tools.map(({ index }) => index),
-        toolRelevance: tools.map(tool => tool.relevance),
+        rankTools: () => rankTools(candidate.tools, toolRelevance),
       };
     })
     .sort(byScore);
@@ -117,17 +125,17 @@ export function fuse(
 
 /** Multiplies the scores of some servers by `share` and sorts the ranking again. */
 export function demote(
-  ranking: readonly RankedServer[],
+  ranking: readonly FusedServer[],
   isDemoted: (serverId: string) => boolean,
   share: number,
-): readonly RankedServer[] {
+): readonly FusedServer[] {
   if (!ranking.some(({ serverId }) => isDemoted(serverId))) return ranking;
   return ranking
     .map(server => (isDemoted(server.serverId) ? reducedBy(share, server) : server))
     .sort(byScore);
 }
 
-const reducedBy = (share: number, { parts, ...server }: RankedServer): RankedServer => ({
+const reducedBy = (share: number, { parts, ...server }: FusedServer): FusedServer => ({
   ...server,
   finalScore: server.finalScore * share,
   parts: { ...parts, reduction: parts.reduction * share },
@@ -145,9 +153,9 @@ const SCORE_STEP = 0.001;
  * @param best of at most three clauses; their tools stay in the order of the clause
  */
 export function withBestOfEach(
-  ranking: readonly RankedServer[],
-  best: readonly RankedServer[],
-): readonly RankedServer[] {
+  ranking: readonly FusedServer[],
+  best: readonly FusedServer[],
+): readonly FusedServer[] {
   const first = ranking.slice(0, FIRST_PLACES);
   const behind = new Map(best.map(one => [one.serverId, one]));
   const isBest = new Set(behind.keys());
@@ -166,7 +174,7 @@ export function withBestOfEach(
   return [...kept, ...moved, ...following];
 }
 
-const withScore = (finalScore: number, server: RankedServer): RankedServer => ({ ...server, finalScore });
+const withScore = (finalScore: number, server: FusedServer): FusedServer => ({ ...server, finalScore });
 
 type Scored = Pick<RankedServer, 'finalScore' | 'isPinned'>;
 
@@ -206,49 +214,49 @@ export function orderByAccess<One extends Scored & { readonly access: Access }>(
   });
 }
 
-type Evidence = Pick<Candidate, 'semantic' | 'keyword'>;
-
-const supported = ({ semantic, excess, keyword }: Candidate): Evidence => ({
-  semantic: semantic - EXCESS_SHARE * excess,
-  keyword,
-});
+/** Returns a server's cosine without what only one of its examples supports. */
+const supported = ({ semantic, excess }: Candidate): number => semantic - EXCESS_SHARE * excess;
 
 /** Returns a function from evidence to the two parts of its relevance, relative to the best of its kind. */
 function relevanceAmong(
-  all: readonly Evidence[],
+  all: readonly ToolEvidence[],
   weights: RankingWeights,
-): (evidence: Evidence) => Pick<ScoreParts, 'meaning' | 'words'> {
+): (semantic: number, keyword: number) => Pick<ScoreParts, 'meaning' | 'words'> {
   let bestSemantic = 0;
   let bestKeyword = weights.fullKeyword;
   for (const { semantic, keyword } of all) {
-    if (semantic > bestSemantic) bestSemantic = semantic;
-    if (keyword > bestKeyword) bestKeyword = keyword;
+    bestSemantic = largest(semantic, bestSemantic);
+    bestKeyword = largest(keyword, bestKeyword);
   }
   const share = (value: number, best: number) => (best > 0 ? Math.max(0, value) / best : 0);
-  return ({ semantic, keyword }) => ({
+  return (semantic, keyword) => ({
     meaning: weights.semantic * share(semantic, bestSemantic),
     words: weights.keyword * share(keyword, bestKeyword),
   });
 }
 
 /** Orders the tools of one server by relevance, best first. */
-function rankTools(tools: readonly ToolEvidence[], relevance: ReturnType<typeof relevanceAmong>) {
-  return tools
-    .map(tool => {
-      const { meaning, words } = relevance(tool);
-      return { index: tool.index, relevance: meaning + words };
-    })
-    .sort((a, b) => b.relevance - a.relevance || a.index - b.index);
+function rankTools(
+  { semantic, keyword }: ToolEvidence,
+  relevance: ReturnType<typeof relevanceAmong>,
+): ToolOrder {
+  const scores = Float64Array.from(semantic, (cosine, at) => {
+    const { meaning, words } = relevance(cosine, keyword[at] ?? 0);
+    return meaning + words;
+  });
+  const scoreOf = (position: number) => scores[position] ?? 0;
+  const toolOrder = Array.from(scores.keys()).sort((a, b) => scoreOf(b) - scoreOf(a) || a - b);
+  return { toolOrder, toolRelevance: toolOrder.map(scoreOf) };
 }
 
 /** Returns the positions of one server's tools, most relevant first, compared only with each other. */
-export const orderTools = (tools: readonly ToolEvidence[], weights: RankingWeights = WEIGHTS): number[] =>
-  rankTools(tools, relevanceAmong(tools, weights)).map(({ index }) => index);
+export const orderTools = (tools: ToolEvidence, weights: RankingWeights = WEIGHTS): readonly number[] =>
+  rankTools(tools, relevanceAmong([tools], weights)).toolOrder;
 
 /** Limits a value to 0 to 1; NaN counts as 0. */
 const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));
 
-const byScore = (a: RankedServer, b: RankedServer): number =>
+const byScore = (a: FusedServer, b: FusedServer): number =>
   b.finalScore - a.finalScore || compareText(a.serverId, b.serverId);
 
 const compareText = (a: string, b: string): number => (a < b ? -1 : Number(a > b));

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { traced } from '../../platform/telemetry/tracing.ts';
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
@@ -14,7 +15,15 @@ import {
   type NameMatch,
 } from './names.ts';
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
-import { demote, firstWithEquals, fuse, roundScore, withBestOfEach, type RankedServer } from './fusion.ts';
+import {
+  demote,
+  firstWithEquals,
+  fuse,
+  roundScore,
+  withBestOfEach,
+  type FusedServer,
+  type RankedServer,
+} from './fusion.ts';
 
 export interface RankerParts {
   readonly catalogue: Catalogue;
@@ -34,7 +43,7 @@ export interface Question {
 }
 
 interface Ranked {
-  readonly servers: readonly RankedServer[];
+  readonly servers: readonly FusedServer[];
   /** For their cosines; absent: they stay as they are. */
   readonly table: readonly CalibrationPoint[] | undefined;
   /** False: nothing in the catalogue can probably serve the query. */
@@ -60,7 +69,8 @@ const CANDIDATES_OF_A_CLAUSE = 30;
 export class Ranker {
   readonly #parts: RankerParts;
   readonly #exactNames: ExactNames;
-  readonly #spellings = new WeakMap<ServerHead, ReturnType<typeof spellingsOf>>();
+  /** By server name. */
+  readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
 
   constructor(parts: RankerParts) {
     this.#parts = parts;
@@ -85,7 +95,7 @@ export class Ranker {
   }
 
   /** Returns the best server for each clause of a query. */
-  async #bestOfClauses(asked: Asked): Promise<RankedServer[]> {
+  async #bestOfClauses(asked: Asked): Promise<FusedServer[]> {
     const { clauses } = await asked.embedded;
     // During an outage, more searches would only take longer.
     if (this.#parts.index.degraded !== undefined) return [];
@@ -98,7 +108,7 @@ export class Ranker {
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
   async examine(query: string, serverId: string): Promise<Examined> {
     const ranking = await this.rank({ query, limit: Infinity, maxTools: 0 });
-    const among = (one: RankedServer) => one.serverId === serverId;
+    const among = (one: { readonly serverId: string }) => one.serverId === serverId;
     const own = ranking.find(among);
     if (own) return { ranking, own, isAnswerable: true };
     const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true };
@@ -155,14 +165,14 @@ export class Ranker {
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
     for (const serverId of this.#exactNames.idsFor(query, index.epoch)) {
       if (!named.has(serverId))
-        candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: [] });
+        candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
       named.set(serverId, 'alone');
     }
     return { candidates, named };
   }
 
   /** Moves the servers that the query names to the front, if they are nearly as relevant as the best one. */
-  #withNamedFirst(ranking: readonly RankedServer[], query: string): readonly RankedServer[] {
+  #withNamedFirst(ranking: readonly FusedServer[], query: string): readonly FusedServer[] {
     const { catalogue } = this.#parts;
     const isNamed = namedMatcher(query);
     const enough = (ranking[0]?.finalScore ?? 0) * NAMED_SHARE;
@@ -183,10 +193,10 @@ export class Ranker {
   }
 
   #spellingsOf(serverId: string): ReturnType<typeof spellingsOf> {
-    const server = this.#parts.catalogue.get(serverId);
-    if (!server) return [];
-    const known = this.#spellings.get(server) ?? spellingsOf(server.name);
-    this.#spellings.set(server, known);
+    const name = this.#parts.catalogue.get(serverId)?.name;
+    if (name === undefined) return [];
+    const known = this.#spellings.get(name) ?? spellingsOf(name);
+    this.#spellings.set(name, known);
     return known;
   }
 
@@ -196,6 +206,9 @@ export class Ranker {
     return server !== undefined && health.of(server)?.deadSinceMs !== undefined;
   }
 }
+
+/** Names of which the terms are kept: many of a query's candidates are those of others. */
+const MAX_SPELLINGS = 5_000;
 
 /** The factor for deprecated servers, which ranks nearly equal replacements first. */
 const DEPRECATED_SHARE = 0.8;
@@ -208,6 +221,8 @@ const DEAD_SHARE = 0.5;
 /** The share of the best score that a server needs to lead because the query names it. */
 const NAMED_SHARE = 0.8;
 
+const NO_TOOLS = { semantic: [], keyword: [] };
+
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
 const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
@@ -216,17 +231,20 @@ const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
 });
 
 /** Limits the tools, rounds the score, and turns the cosine into a probability. */
-const shown = (
-  server: RankedServer,
+function shown(
+  { rankTools, ...server }: FusedServer,
   maxTools: number | undefined,
   table: readonly CalibrationPoint[] | undefined,
-): RankedServer => ({
-  ...server,
-  semantic: calibrate(server.semantic, table),
-  finalScore: roundScore(server.finalScore),
-  toolOrder: server.toolOrder.slice(0, maxTools),
-  toolRelevance: server.toolRelevance.slice(0, maxTools),
-});
+): RankedServer {
+  const { toolOrder, toolRelevance } = rankTools();
+  return {
+    ...server,
+    semantic: calibrate(server.semantic, table),
+    finalScore: roundScore(server.finalScore),
+    toolOrder: toolOrder.slice(0, maxTools),
+    toolRelevance: toolRelevance.slice(0, maxTools),
+  };
+}
 
 /** Learned values for the cosines of one embedder (`bench/tune.ts`); they do not apply to other embedders. */
 interface Tuning {

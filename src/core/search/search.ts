@@ -62,7 +62,7 @@ export interface Search {
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
   standingOf(caller: Caller, query: string, serverId: string): Promise<Standing>;
   /** Returns the positions of a server's tools, best for the query first. The server need not be in the catalogue. */
-  orderTools(caller: Caller, query: string, server: Described): Promise<number[]>;
+  orderTools(caller: Caller, query: string, server: Described): Promise<readonly number[]>;
   /** Records feedback on a server that a search returned (see `SearchOutcomes`). */
   feedback(caller: Caller, input: Feedback): Promise<void>;
   /** Records a proxied call that names a search. Never throws and never waits. */

@@ -2,7 +2,14 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
-import { boostByUse, demote, fuse, MAX_USE_EFFECT, withBestOfEach } from '../../../src/core/search/fusion.ts';
+import {
+  boostByUse,
+  demote,
+  fuse,
+  MAX_USE_EFFECT,
+  withBestOfEach,
+  type FusedServer,
+} from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
 import type { Candidate } from '../../../src/core/search/index/search-index.ts';
 import { excessOf } from '../../../src/core/search/index/vectors.ts';
@@ -16,9 +23,10 @@ const candidate: fc.Arbitrary<Candidate> = fc.record({
   texts: fc.nat({ max: 9 }).map(more => 1 + more),
   excess: fc.double({ min: 0, max: 1, noNaN: true }),
   ...evidence,
-  tools: fc
-    .array(fc.record(evidence), { maxLength: 5 })
-    .map(tools => tools.map((tool, index) => ({ index, ...tool }))),
+  tools: fc.array(fc.record(evidence), { maxLength: 5 }).map(tools => ({
+    semantic: tools.map(({ semantic }) => semantic),
+    keyword: tools.map(({ keyword }) => keyword),
+  })),
 });
 const candidates = fc.uniqueArray(candidate, { selector: ({ serverId }) => serverId, maxLength: 20 });
 const unused = () => UNUSED;
@@ -35,8 +43,11 @@ const at = (serverId: string, semantic: number, keyword: number): Candidate => (
   semantic,
   excess: 0,
   keyword,
-  tools: [],
+  tools: { semantic: [], keyword: [] },
 });
+/** With the tools in their order. */
+const whole = (ranking: readonly FusedServer[]) =>
+  ranking.map(({ rankTools, ...server }) => ({ ...server, ...rankTools() }));
 
 describe('fuse', () => {
   it('gives every candidate once, with scores 0 to 1 that do not increase', () => {
@@ -62,7 +73,7 @@ describe('fuse', () => {
   it('does not depend on the order of the candidates', () => {
     fc.assert(
       fc.property(candidates, found => {
-        expect(fuse(found.toReversed(), unused)).toEqual(fuse(found, unused));
+        expect(whole(fuse(found.toReversed(), unused))).toEqual(whole(fuse(found, unused)));
       }),
     );
   });
@@ -115,12 +126,8 @@ describe('fuse', () => {
   });
 
   it('orders tools by their own evidence', () => {
-    const tools = [
-      { index: 0, semantic: 0.1, keyword: 0 },
-      { index: 1, semantic: 0.6, keyword: 4 },
-      { index: 2, semantic: 0.3, keyword: 1 },
-    ];
-    expect(fuse([{ ...at('a', 0.6, 4), tools }], unused)[0]?.toolOrder).toEqual([1, 2, 0]);
+    const tools = { semantic: [0.1, 0.6, 0.3, 0.1], keyword: [0, 4, 1, 0] };
+    expect(whole(fuse([{ ...at('a', 0.6, 4), tools }], unused))[0]?.toolOrder).toEqual([1, 2, 0, 3]);
   });
 
   it('takes half of what one example has above the others off the cosine, and shows it as it is', () => {

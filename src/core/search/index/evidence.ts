@@ -114,9 +114,11 @@ export class Evidence {
     const best = new Float32Array(this.parts);
     const comparable = queries.filter(({ values }) => values.length === this.#dimensions);
     for (const [at, query] of comparable.entries()) {
-      for (const [part, cosine] of cosinesOf(query, this.vectors).entries()) {
-        if (at === 0 || cosine > (best[part] ?? 0)) best[part] = cosine;
-      }
+      const cosines = cosinesOf(query, this.vectors);
+      if (at === 0) best.set(cosines);
+      else
+        for (let part = 0; part < best.length; part++)
+          best[part] = Math.max(best[part] ?? 0, cosines[part] ?? 0);
     }
     return best;
   }

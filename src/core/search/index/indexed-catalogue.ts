@@ -319,7 +319,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
    * must not delay other callers. If any tool has no vector yet, all are compared by keyword only: otherwise it would rank
    * below worse tools with a vector.
    */
-  async compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]> {
+  async compareTools(query: string, server: Described): Promise<ToolEvidence> {
     const { whole, parts } = documentsOf(server);
     const prose = parts.map(part => part.prose);
     const { terms: asked, sentences } = this.#textsOf(query);
@@ -332,6 +332,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     index.put({ id: 'compared', tools: server.tools.length, whole: tokenize(whole), parts: terms, vectors });
     const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
     const [candidate] = bestOfEach(index.score(asked, cosines), 1);
-    return candidate?.tools ?? server.tools.map((_tool, at) => ({ index: at, semantic: 0, keyword: 0 }));
+    const none = new Float32Array(server.tools.length);
+    return candidate?.tools ?? { semantic: none, keyword: none };
   }
 }

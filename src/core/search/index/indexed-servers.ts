@@ -151,21 +151,18 @@ export class IndexedServers {
     const candidate = (slot: number): Candidate => {
       const { id, tools, rows } = this.#bySlot[slot] ?? missing();
       const best = semantic[slot] ?? 0;
-      const first = 1 + tools;
-      const examples = new Float32Array(rows.length - first).map(
-        (_, at) => cosines[rows[first + at] ?? 0] ?? 0,
-      );
+      const own = Float32Array.from(rows, row => cosines[row] ?? 0);
+      const end = 1 + tools;
       return {
         serverId: id,
         texts: rows.length,
         semantic: best,
-        excess: excessOf(best, examples),
+        excess: excessOf(best, own.subarray(end)),
         keyword: keyword[slot] ?? 0,
-        tools: rows.slice(1, 1 + tools).map((row, index) => ({
-          index,
-          semantic: cosines[row] ?? 0,
-          keyword: parts[row] ?? 0,
-        })),
+        tools: {
+          semantic: own.subarray(1, end),
+          keyword: Float32Array.from(rows.slice(1, end), row => parts[row] ?? 0),
+        },
       };
     };
     return { semantic, keyword, candidate };

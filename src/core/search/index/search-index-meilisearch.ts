@@ -19,7 +19,7 @@ import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
 import type { Asked, Candidate, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
-import { excessOf, quantize, type QuantizedVector } from './vectors.ts';
+import { excessOf, largest, quantize, type QuantizedVector } from './vectors.ts';
 
 /** The engine reads at most this many words of a query. */
 const MAX_QUERY_TERMS = 10;
@@ -344,7 +344,9 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       inMemory.map(({ hash }) => hash).filter(hash => !asked.compared.has(hash)),
       asked,
     );
-    const cosines = Float32Array.from(inMemory, ({ hash }) => largest(asked.compared.get(hash)?.cosines));
+    const cosines = Float32Array.from(inMemory, ({ hash }) =>
+      largest(asked.compared.get(hash)?.cosines ?? []),
+    );
     const lowest = cutoff(cosines, count);
     const nearest = inMemory.filter((_server, at) => (cosines[at] ?? 0) >= lowest);
     return new Set([...best, ...nearest].map(({ id }) => id));
@@ -380,13 +382,10 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const keyword = Float64Array.from(scored, ({ words }) => words.whole + largest(words.parts));
     const candidate = (slot: number): Candidate => {
       const { serverId, toolCount, cosines, words } = scored[slot] ?? unreachable();
-      const tools = Array.from(cosines.subarray(1, 1 + toolCount), (cosine, index) => ({
-        index,
-        semantic: cosine,
-        keyword: words.parts[index + 1] ?? 0,
-      }));
+      const end = 1 + toolCount;
+      const tools = { semantic: cosines.subarray(1, end), keyword: words.parts.subarray(1, end) };
       const best = semantic[slot] ?? 0;
-      const excess = excessOf(best, cosines.subarray(1 + toolCount));
+      const excess = excessOf(best, cosines.subarray(end));
       return { serverId, texts: cosines.length, semantic: best, excess, keyword: keyword[slot] ?? 0, tools };
     };
     return bestOfEach({ semantic, keyword, candidate }, count);
@@ -423,12 +422,6 @@ const UNREADABLE = 'search evidence not readable: ranking only what is in memory
 function unreachable(): never {
   throw new Error('every candidate has evidence');
 }
-
-const NONE = new Float32Array(0);
-
-/** Returns the largest value; 0 if none is positive. */
-const largest = (values: Float32Array = NONE): number =>
-  values.reduce((best, value) => Math.max(best, value), 0);
 
 function joined(...reasons: readonly (string | undefined)[]): string | undefined {
   const known = reasons.filter(reason => reason !== undefined);

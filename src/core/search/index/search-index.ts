@@ -1,14 +1,12 @@
 import type { Described } from '../documents.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 
-/** The evidence that one tool matches a query. */
+/** The evidence that the tools of a server match a query, by their position in its `tools`. */
 export interface ToolEvidence {
-  /** Position in the server's `tools`. */
-  readonly index: number;
-  /** Cosine, -1 to 1; 0 if no vector is known. */
-  readonly semantic: number;
+  /** Cosines, -1 to 1; 0 where no vector is known. */
+  readonly semantic: ArrayLike<number>;
   /** At least 0, in the engine's own unit. */
-  readonly keyword: number;
+  readonly keyword: ArrayLike<number>;
 }
 
 /** The evidence that one server matches a query; comparable only within one query. */
@@ -22,7 +20,7 @@ export interface Candidate {
   readonly excess: number;
   /** At least 0, in the engine's own unit: the whole server's text together with its best single part. */
   readonly keyword: number;
-  readonly tools: readonly ToolEvidence[];
+  readonly tools: ToolEvidence;
 }
 
 /** A query, or a clause of one, that is being embedded. */
@@ -78,7 +76,7 @@ export interface SearchIndex {
   /** @param count the number of candidates by meaning, and by keyword; default: enough for a ranking */
   find(asked: Asked, count?: number): Promise<Findings>;
   /** Returns the evidence that each tool of a server matches a query, in their order; the server need not be in the index. */
-  compareTools(query: string, server: Described): Promise<readonly ToolEvidence[]>;
+  compareTools(query: string, server: Described): Promise<ToolEvidence>;
   /**
    * Returns the hashes of the rows of `search_documents` that the servers of the index need. Absent if it needs none of that
    * table; undefined if that is not known yet.

@@ -25,13 +25,13 @@ const SCALE_BYTES = 4;
  * @throws RangeError if a component is not finite
  */
 export function quantize(vector: Float32Array): QuantizedVector {
-  let largest = 0;
+  let magnitude = 0;
   for (const component of vector) {
     if (!Number.isFinite(component)) throw new RangeError('A vector component is not finite');
-    largest = Math.max(largest, Math.abs(component));
+    magnitude = Math.max(magnitude, Math.abs(component));
   }
   const values = new Int8Array(vector.length);
-  const scale = Math.fround(largest / LARGEST);
+  const scale = Math.fround(magnitude / LARGEST);
   // Very small vectors, whose scale underflows, count as zero.
   if (scale === 0) return { values, scale };
   for (const [i, component] of vector.entries()) {
@@ -82,8 +82,8 @@ const HASH_BYTES = 32;
 export interface VectorFile {
   readonly embedderId: string;
   readonly dimensions: number;
-  /** The sorted SHA-256 of each text with a vector. */
-  readonly hashes: readonly Buffer[];
+  /** Returns the sorted SHA-256 of each text with a vector. */
+  hashes(): Buffer[];
   /** Returns the vector of the text with that SHA-256. */
   find(hash: Buffer): QuantizedVector | undefined;
 }
@@ -129,7 +129,7 @@ export function readVectorFile(file: Buffer): VectorFile {
   return {
     embedderId: file.toString('utf8', FIXED_HEADER_BYTES, start),
     dimensions,
-    hashes: Array.from({ length: count }, (_, position) => hashAt(position)),
+    hashes: () => Array.from({ length: count }, (_, position) => hashAt(position)),
     find(hash) {
       let low = 0;
       let high = count;
@@ -298,6 +298,13 @@ function scratch(): NonNullable<typeof shared> {
     shared = { memory, kernel: instantiateKernel(kernelModule(), memory) };
   }
   return shared;
+}
+
+/** Returns the largest value, but no less than `least`. */
+export function largest(values: ArrayLike<number>, least = 0): number {
+  let best = least;
+  for (let at = 0; at < values.length; at++) best = Math.max(best, values[at] ?? 0);
+  return best;
 }
 
 /** The number of examples that support the best cosine of a server. */

@@ -56,9 +56,9 @@ export function describeSearchIndex(
         ({ serverId }) => serverId === 'mail',
       );
       expect(best?.semantic).toBeGreaterThan(0.4);
-      expect(best?.tools.map(tool => tool.index)).toEqual([0, 1]);
-      expect(best?.tools[1]?.keyword).toBeGreaterThan(best?.tools[0]?.keyword ?? 0);
-      expect(best?.tools[1]?.semantic).toBeCloseTo(best?.semantic ?? 0, 6);
+      expect(best?.tools).toMatchObject({ semantic: { length: 2 }, keyword: { length: 2 } });
+      expect(best?.tools.keyword[1]).toBeGreaterThan(best?.tools.keyword[0] ?? 0);
+      expect(best?.tools.semantic[1]).toBeCloseTo(best?.semantic ?? 0, 6);
       expect(index).toMatchObject({ size: 2, degraded: undefined });
       expect(index.id).toContain(started.control.embedder.id);
     });
@@ -70,7 +70,7 @@ export function describeSearchIndex(
       const { candidates } = await index.find(index.ask('tell grandma the news'));
       const found = candidates.find(({ serverId }) => serverId === 'mail');
       expect(found?.semantic).toBeCloseTo(1, 1);
-      expect(found).toMatchObject({ texts: 4, excess: 0, tools: [{ index: 0 }, { index: 1 }] });
+      expect(found).toMatchObject({ texts: 4, excess: 0, tools: { semantic: { length: 2 } } });
     });
 
     it('says by how much the best text exceeds what the examples support', async () => {
@@ -112,12 +112,14 @@ export function describeSearchIndex(
       await update(index, { upserted: [weather] });
       const embedded = control.embedded.length;
       const tools = await index.compareTools('finds messages', mail);
-      expect(tools.map(tool => tool.index)).toEqual([0, 1]);
-      expect(tools[1]?.keyword).toBeGreaterThan(tools[0]?.keyword ?? 0);
+      expect(tools).toMatchObject({ semantic: { length: 2 }, keyword: { length: 2 } });
+      expect(tools.keyword[1]).toBeGreaterThan(tools.keyword[0] ?? 0);
       // The query alone: whoever asks must not make others wait for its tools.
       expect(control.embedded.length).toBe(embedded + 1);
       expect(await find(index, 'inbox')).toEqual([]);
-      expect(await index.compareTools('finds messages', { ...mail, tools: [] })).toEqual([]);
+      expect(await index.compareTools('finds messages', { ...mail, tools: [] })).toMatchObject({
+        keyword: { length: 0 },
+      });
     });
 
     it('compares the tools of a server by words alone while some of them are not embedded', async () => {
@@ -125,10 +127,10 @@ export function describeSearchIndex(
       const { index } = started;
       const half = server('half', 'Half.', { one: 'Sends parcels', two: 'Finds messages in the inbox' });
       await update(index, { upserted: [server('half', 'Half.', { one: 'Sends parcels' })] });
-      expect((await index.compareTools('finds messages', half)).map(tool => tool.semantic)).toEqual([0, 0]);
+      expect(Array.from((await index.compareTools('finds messages', half)).semantic)).toEqual([0, 0]);
       await update(index, { upserted: [half] });
       const tools = await index.compareTools('finds messages', half);
-      expect(tools[1]?.semantic).toBeGreaterThan(tools[0]?.semantic ?? 0);
+      expect(tools.semantic[1]).toBeGreaterThan(tools.semantic[0] ?? 0);
     });
 
     it('forgets what is removed, takes it back, and replaces what is rewritten', async () => {
@@ -145,7 +147,7 @@ export function describeSearchIndex(
       expect(await find(index, 'stamps')).toEqual(['mail']);
       expect(
         (await index.find(index.ask('stamps'))).candidates.find(one => one.serverId === 'mail')?.tools,
-      ).toEqual([]);
+      ).toMatchObject({ semantic: { length: 0 } });
     });
 
     it('gives the same evidence after any detour as from the start', async () => {
@@ -219,7 +221,7 @@ export function describeSearchIndex(
         const found = (await index.find(index.ask('zebra old'))).candidates;
         expect(found).toHaveLength(60);
         for (const { tools } of found) {
-          expect([tools.length, new Set(tools.map(tool => tool.keyword)).size]).toEqual([3, 1]);
+          expect([tools.keyword.length, new Set(Array.from(tools.keyword)).size]).toEqual([3, 1]);
           seen++;
         }
       }
@@ -374,8 +376,8 @@ export function describeSearchIndex(
       const found = (await index.find(index.ask('feeds penguins'))).candidates;
       const big = found.filter(({ serverId }) => serverId === 'big');
       expect(big).toHaveLength(1);
-      expect(big[0]?.tools).toHaveLength(1_000);
-      expect(big[0]?.tools[999]?.semantic).toBeCloseTo(big[0]?.semantic ?? 0, 6);
+      expect(big[0]?.tools.semantic).toHaveLength(1_000);
+      expect(big[0]?.tools.semantic[999]).toBeCloseTo(big[0]?.semantic ?? 0, 6);
       await update(index, { upserted: [server('big', 'Does a little.', { rest: 'Rests.' })] });
       expect(await find(index, 'penguins')).toEqual([]);
     });

@@ -175,7 +175,7 @@ describe('vector file', () => {
     expect(read).toMatchObject({ embedderId: 'id', dimensions: 384 });
     for (const text of texts) expect(read.find(textHash(text))).toBeDefined();
     expect(read.find(textHash('other'))).toBeUndefined();
-    expect(read.hashes).toHaveLength(3);
+    expect(read.hashes()).toHaveLength(3);
   });
 
   it('is never misread, wherever a bit has changed', async () => {
