@@ -1,18 +1,14 @@
-import { LRUCache } from 'lru-cache';
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, gt, lt, sql, type SQL } from 'drizzle-orm';
 import { rows, type Database } from '../../../platform/database/database.ts';
 import { excluded } from '../../../platform/database/columns.ts';
 import { searchDocuments as table } from '../schema.ts';
 import { Evidence } from './evidence.ts';
+import { EvidenceMemory } from './evidence-memory.ts';
 import { termsOf, type Words } from './term-statistics.ts';
 
 /** The maximum rows per insert: PGlite runs on the main thread, and a bigger batch would block the event loop. */
 const BATCH_ROWS = 50;
-/** Memory overhead of one server's evidence. */
-const OVERHEAD_BYTES = 700;
-/** While less of the memory is in use, evidence is kept although no search has asked for it. */
-const MAX_UNASKED = 0.9;
 /** Unused rows younger than this are kept: a change that is not committed yet may need them. */
 const SPARED = sql`interval '1 day'`;
 /** Rows that a change needs are made young again beyond this age, long before others may delete them. */
@@ -36,25 +32,20 @@ interface NewRow {
 /** Reads and writes the evidence of servers by its hash: recently used evidence in memory, all of it in the database. */
 export class EvidenceStore {
   readonly #db: Database;
-  readonly #maxBytes: number;
-  readonly #recent: LRUCache<string, Evidence>;
+  readonly #memory: EvidenceMemory;
 
   constructor(db: Database, maxBytes: number) {
     this.#db = db;
-    this.#maxBytes = maxBytes;
-    this.#recent = new LRUCache({
-      maxSize: maxBytes,
-      sizeCalculation: ({ byteLength }) => byteLength + OVERHEAD_BYTES,
-    });
+    this.#memory = new EvidenceMemory(maxBytes);
   }
 
   /** The bytes of memory in use; at most `maxBytes`. */
   get bytesInMemory(): number {
-    return this.#recent.calculatedSize;
+    return this.#memory.bytes;
   }
 
   isInMemory(hash: string): boolean {
-    return this.#recent.has(hash);
+    return this.#memory.has(hash);
   }
 
   /** Returns the state of each row that exists. */
@@ -101,20 +92,21 @@ export class EvidenceStore {
         });
     }
     for (const { hash, evidence } of added) {
-      this.#recent.delete(hash);
+      this.#memory.delete(hash);
       this.#keepUnasked(hash, evidence);
     }
   }
 
   /** Returns the words of each row that exists. As long as there is room, the vectors are read into memory, too. */
   async wordsOf(hashes: readonly string[]): Promise<Map<string, Words>> {
-    const known = this.#inMemory(hashes);
+    const known = this.#copies(hashes);
     const words = new Map(Array.from(known, ([hash, evidence]) => [hash, evidence.words]));
     const others = hashes.filter(hash => !known.has(hash));
-    if (this.#hasRoom) {
-      for (const [hash, evidence] of await this.#stored(others)) {
-        words.set(hash, evidence.words);
-        this.#keepUnasked(hash, evidence);
+    if (this.#memory.hasRoom) {
+      for (const row of await this.#rows(others)) {
+        const evidence = decodedRow(row);
+        words.set(row.hash, evidence.words);
+        this.#keepUnasked(row.hash, evidence);
       }
       return words;
     }
@@ -122,27 +114,41 @@ export class EvidenceStore {
       .select({ hash: base64(table.hash), words: base64(table.words) })
       .from(table)
       .where(isAmong(others));
-    for (const row of found) words.set(row.hash, new Int32Array(decoded(row.words)));
+    for (const row of found) words.set(row.hash, decodedWords(row.words));
     return words;
   }
 
-  /** Returns the evidence that is in memory. */
+  /** Returns the evidence that is in memory. It is valid until the next await. */
   recent(hash: string): Evidence | undefined {
-    return this.#recent.get(hash);
+    return this.#memory.use(hash);
   }
 
-  /** Reads the evidence of each row that exists, in one statement, and keeps it in memory. */
-  async read(hashes: readonly string[]): Promise<Map<string, Evidence>> {
-    const found = await this.#stored(hashes);
-    for (const [hash, evidence] of found) this.#recent.set(hash, evidence);
-    return found;
+  /**
+   * Reads the evidence of each row that exists, in one statement, and keeps it in memory.
+   * @param visit called with each, which is valid until it returns
+   * @returns the hashes of the rows
+   */
+  async read(
+    hashes: readonly string[],
+    visit: (hash: string, evidence: Evidence) => void = () => {},
+  ): Promise<Set<string>> {
+    const found = await this.#rows(hashes);
+    for (const { hash, words, vectors } of found) {
+      const size = { words: decodedLength(words), vectors: decodedLength(vectors) };
+      const evidence = this.#memory.write(hash, size, bytes => {
+        decode(words, bytes.words);
+        decode(vectors, bytes.vectors);
+      });
+      visit(hash, evidence);
+    }
+    return new Set(found.map(({ hash }) => hash));
   }
 
   /** Returns the evidence of each row that exists, without an effect on what is in memory. */
   async peek(hashes: readonly string[]): Promise<Map<string, Evidence>> {
-    const known = this.#inMemory(hashes);
-    const others = await this.#stored(hashes.filter(hash => !known.has(hash)));
-    return new Map([...known, ...others]);
+    const known = this.#copies(hashes);
+    const others = await this.#rows(hashes.filter(hash => !known.has(hash)));
+    return new Map([...known, ...others.map(row => [row.hash, decodedRow(row)] as const)]);
   }
 
   /**
@@ -163,36 +169,38 @@ export class EvidenceStore {
     return found.map(({ hash }) => hash);
   }
 
-  #inMemory(hashes: readonly string[]): Map<string, Evidence> {
+  #copies(hashes: readonly string[]): Map<string, Evidence> {
     const found = new Map<string, Evidence>();
     for (const hash of hashes) {
-      const evidence = this.#recent.peek(hash);
+      const evidence = this.#memory.copy(hash);
       if (evidence) found.set(hash, evidence);
     }
     return found;
   }
 
-  get #hasRoom(): boolean {
-    return this.bytesInMemory < this.#maxBytes * MAX_UNASKED;
+  /** Keeps evidence that no search has asked for while it displaces nothing. */
+  #keepUnasked(hash: string, { words, vectors }: Evidence): void {
+    if (!this.#memory.hasRoom) return;
+    this.#memory.write(hash, { words: words.byteLength, vectors: vectors.byteLength }, bytes => {
+      bytes.words.set(bytesOf(words));
+      bytes.vectors.set(bytesOf(vectors));
+    });
   }
 
-  #keepUnasked(hash: string, evidence: Evidence): void {
-    if (this.#hasRoom) this.#recent.set(hash, evidence);
-  }
-
-  async #stored(hashes: readonly string[]): Promise<Map<string, Evidence>> {
-    if (hashes.length === 0) return new Map();
-    const found = await this.#db
+  async #rows(hashes: readonly string[]): Promise<EncodedRow[]> {
+    if (hashes.length === 0) return [];
+    return await this.#db
       .select({ hash: base64(table.hash), words: base64(table.words), vectors: base64(table.vectors) })
       .from(table)
       .where(isAmong(hashes));
-    return new Map(
-      found.map(({ hash, words, vectors }) => [
-        hash,
-        new Evidence(new Int32Array(decoded(words)), new Int8Array(decoded(vectors))),
-      ]),
-    );
   }
+}
+
+/** A row as it is read, in base64. */
+interface EncodedRow {
+  readonly hash: string;
+  readonly words: string;
+  readonly vectors: string;
 }
 
 /** Rows of which the hashes are read at a time. */
@@ -231,11 +239,30 @@ export async function pruneDocuments(
 const base64 = (column: (typeof table)['hash' | 'words' | 'vectors']): SQL<string> =>
   sql<string>`encode(${column}, 'base64')`;
 
-/** In memory of its own, where numbers are aligned. */
-function decoded(text: string): ArrayBuffer {
-  const bytes = Buffer.from(text, 'base64');
-  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+/** The database breaks lines after so many characters. */
+const BASE64_LINE = 76;
+
+function decodedLength(text: string): number {
+  const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0;
+  const characters = text.length - Math.floor(text.length / (BASE64_LINE + 1));
+  return (characters / 4) * 3 - padding;
 }
+
+/** Writes the bytes of a text into memory of their length. */
+function decode(text: string, { buffer, byteOffset, byteLength }: Uint8Array<ArrayBuffer>): void {
+  Buffer.from(buffer, byteOffset, byteLength).write(text, 'base64');
+}
+
+function decoded(text: string): ArrayBuffer {
+  const bytes = new Uint8Array(decodedLength(text));
+  decode(text, bytes);
+  return bytes.buffer;
+}
+
+const decodedWords = (text: string): Words => new Int32Array(decoded(text));
+
+const decodedRow = ({ words, vectors }: EncodedRow): Evidence =>
+  new Evidence(decodedWords(words), new Int8Array(decoded(vectors)));
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: ArrayBufferView<ArrayBuffer>): Uint8Array =>
   new Uint8Array(buffer, byteOffset, byteLength);

@@ -18,6 +18,7 @@ import { KnownServers, pagesOfServers, Progress, ServersChange } from './known-s
 import { EMBEDDER, Engine, type EngineAddress } from './meilisearch-engine.ts';
 import { MeilisearchSync, type EngineContent, type RetryTimes } from './meilisearch-sync.ts';
 import type { Asked, Candidate, Findings, SearchIndex } from './search-index.ts';
+import type { WeighedTerms } from './term-statistics.ts';
 import type { VectorCache } from './vector-cache.ts';
 import { excessOf, largest, quantize, type QuantizedVector } from './vectors.ts';
 
@@ -61,11 +62,18 @@ interface Prepared {
 /** What is known while a query is answered. */
 interface Comparison {
   readonly terms: readonly string[];
+  readonly weighed: WeighedTerms;
   vectors: readonly QuantizedVector[];
-  /** The evidence of candidates by its hash, with the cosines of their parts; undefined where it cannot be read. */
-  readonly compared: Map<string, { readonly evidence: Evidence; readonly cosines: Float32Array } | undefined>;
+  /** The numbers of candidates by the hash of their evidence; undefined where it cannot be read. */
+  readonly compared: Map<string, Compared | undefined>;
   /** Why evidence could not be read. */
   error?: unknown;
+}
+
+interface Compared {
+  /** By part. */
+  readonly cosines: Float32Array;
+  readonly words: ReturnType<Evidence['keywords']>;
 }
 
 class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implements SearchIndex {
@@ -159,17 +167,19 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
   async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
     let { replacements } = this.#known;
-    const asked: Comparison = { terms, vectors: [], compared: new Map() };
+    let asked = this.#comparison(terms);
     // Meanwhile the query is embedded.
     const searchedByKeyword = this.#byKeyword(asked, count);
     const { vectors } = await embedded;
-    asked.vectors = vectors.map(quantize);
+    const quantized = vectors.map(quantize);
+    asked.vectors = quantized;
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
       // Candidates from before the catalogue was replaced are useless.
       if (!ids || replacements !== this.#known.replacements) {
         ({ replacements } = this.#known);
+        asked = this.#comparison(terms, quantized);
         ids = await this.#substitutes(asked, count);
         continue;
       }
@@ -181,6 +191,11 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       const gone = await this.#compare(missing, asked);
       if (gone.size > 0) this.#restore([...ids].filter(id => gone.has(servers.get(id)?.hash ?? '')));
     }
+  }
+
+  /** All candidates of a query are compared with the weights that its terms have at its start. */
+  #comparison(terms: readonly string[], vectors: readonly QuantizedVector[] = []): Comparison {
+    return { terms, weighed: this.#known.statistics.weigh(terms), vectors, compared: new Map() };
   }
 
   async close(): Promise<void> {
@@ -352,29 +367,34 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     return new Set([...best, ...nearest].map(({ id }) => id));
   }
 
-  /** Adds evidence to what is compared. Returns the hashes of evidence that is not stored any more. */
+  /**
+   * Adds the numbers of candidates to what is compared, but for evidence that leaves the memory meanwhile. Returns the hashes of
+   * evidence that is not stored any more.
+   */
   async #compare(hashes: readonly string[], asked: Comparison): Promise<Set<string>> {
+    const { compared, vectors, weighed } = asked;
+    const compare = (hash: string, evidence: Evidence) =>
+      compared.set(hash, { cosines: evidence.cosines(vectors), words: evidence.keywords(weighed) });
+    const unread = hashes.filter(hash => !this.#store.isInMemory(hash));
+    const reading =
+      unread.length > 0 ? this.#reading(() => this.#store.read(unread, compare), asked) : undefined;
     const pause = slices();
-    const recent = new Map(hashes.map(hash => [hash, this.#store.recent(hash)]));
-    const unread = hashes.filter(hash => recent.get(hash) === undefined);
-    const read = unread.length > 0 ? await this.#reading(() => this.#store.read(unread), asked) : undefined;
     for (const hash of hashes) {
-      const evidence = recent.get(hash) ?? read?.get(hash);
-      asked.compared.set(hash, evidence && { evidence, cosines: evidence.cosines(asked.vectors) });
+      const evidence = compared.has(hash) ? undefined : this.#store.recent(hash);
+      if (evidence) compare(hash, evidence);
       await pause();
     }
+    const read = await reading;
+    for (const hash of unread) if (!compared.has(hash)) compared.set(hash, undefined);
     return new Set(read && unread.filter(hash => !read.has(hash)));
   }
 
   /** Returns the best candidates of these servers. */
-  #best(ids: ReadonlySet<string>, { terms, compared, error }: Comparison, count: number): Candidate[] {
-    const weighed = this.#known.statistics.weigh(terms);
+  #best(ids: ReadonlySet<string>, { compared, error }: Comparison, count: number): Candidate[] {
     const scored = Array.from(ids).flatMap(serverId => {
       const { hash = '', tools = 0 } = this.#known.servers.get(serverId) ?? {};
       const one = compared.get(hash);
-      return one
-        ? { serverId, toolCount: tools, cosines: one.cosines, words: one.evidence.keywords(weighed) }
-        : [];
+      return one ? { serverId, toolCount: tools, cosines: one.cosines, words: one.words } : [];
     });
     // An empty list would say that nothing fits.
     if (scored.length === 0 && error !== undefined) throw error;
