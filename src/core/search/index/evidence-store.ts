@@ -189,7 +189,7 @@ export class EvidenceStore {
 
   async #rows(hashes: readonly string[]): Promise<EncodedRow[]> {
     if (hashes.length === 0) return [];
-    return await this.#db
+    return this.#db
       .select({ hash: base64(table.hash), words: base64(table.words), vectors: base64(table.vectors) })
       .from(table)
       .where(isAmong(hashes));
