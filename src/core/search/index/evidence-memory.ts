@@ -22,7 +22,7 @@ interface Entry {
   isUsed: boolean;
 }
 
-/** The bytes of evidence, both in whole numbers of 4 bytes. */
+/** The bytes of evidence. */
 interface Bytes {
   readonly words: Uint8Array<ArrayBuffer>;
   readonly vectors: Uint8Array<ArrayBuffer>;
@@ -90,9 +90,10 @@ export class EvidenceMemory {
     write: (bytes: Bytes) => void,
   ): Evidence {
     this.delete(hash);
-    const segment = this.#segmentFor(size.words + size.vectors);
+    const sizes = { wordsBytes: size.words, vectorsBytes: size.vectors };
+    const segment = this.#segmentFor(sizeOf(sizes));
     const bytes = segment
-      ? bytesIn(this.#entered({ hash, segment, wordsBytes: size.words, vectorsBytes: size.vectors }))
+      ? bytesIn(this.#entered({ hash, segment, ...sizes }))
       : { words: new Uint8Array(size.words), vectors: new Uint8Array(size.vectors) };
     write(bytes);
     return evidenceOf(bytes);
@@ -141,7 +142,9 @@ export class EvidenceMemory {
   }
 }
 
-const sizeOf = ({ wordsBytes, vectorsBytes }: Entry): number => wordsBytes + vectorsBytes;
+/** Every entry starts where numbers of 4 bytes may. */
+const sizeOf = ({ wordsBytes, vectorsBytes }: Pick<Entry, 'wordsBytes' | 'vectorsBytes'>): number =>
+  Math.ceil((wordsBytes + vectorsBytes) / 4) * 4;
 
 const bytesOf = ({ end, entries }: Segment): number => end + entries.length * OVERHEAD_BYTES;
 

@@ -56,7 +56,7 @@ export class ServerTexts {
   }
 }
 
-/** The words and vectors of a server, as they are stored: reading them takes no decoding. */
+/** The words and vectors of a server, as they are stored: reading them takes no decoding. They may be views of other memory. */
 export class Evidence {
   readonly words: Words;
   /** The vectors of its parts in their order, each as of `encodeVector`; zeros for a missing one. */
@@ -82,10 +82,6 @@ export class Evidence {
       if (vector.values.length === dimensions) bytes.set(encodeVector(vector), at * row);
     }
     return new Evidence(wordsOf([terms.whole, ...terms.parts]), bytes);
-  }
-
-  get byteLength(): number {
-    return this.words.byteLength + this.vectors.byteLength;
   }
 
   /** True if every part has its vector. */
