@@ -70,7 +70,7 @@ interface ToolOrder {
   readonly toolRelevance: readonly number[];
 }
 
-/** A server in a ranking, of which most are not shown: their tools need not be ordered. */
+/** A server in a ranking. Its tools are ordered on demand, because most servers of a ranking are not shown. */
 export interface FusedServer {
   readonly serverId: string;
   /** 0 to 1. */

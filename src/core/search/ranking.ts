@@ -207,7 +207,7 @@ export class Ranker {
   }
 }
 
-/** Names of which the terms are kept: many of a query's candidates are those of others. */
+/** The number of names whose terms are kept, because queries share many candidates. */
 const MAX_SPELLINGS = 5_000;
 
 /** The factor for deprecated servers, which ranks nearly equal replacements first. */
@@ -222,6 +222,7 @@ const DEAD_SHARE = 0.5;
 const NAMED_SHARE = 0.8;
 
 const NO_TOOLS = { semantic: [], keyword: [] };
+const NO_ORDER = { toolOrder: [], toolRelevance: [] };
 
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
@@ -236,7 +237,7 @@ function shown(
   maxTools: number | undefined,
   table: readonly CalibrationPoint[] | undefined,
 ): RankedServer {
-  const { toolOrder, toolRelevance } = rankTools();
+  const { toolOrder, toolRelevance } = maxTools === 0 ? NO_ORDER : rankTools();
   return {
     ...server,
     semantic: calibrate(server.semantic, table),

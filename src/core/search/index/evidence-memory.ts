@@ -1,6 +1,6 @@
 import { Evidence } from './evidence.ts';
 
-const SEGMENTS = 16;
+const SEGMENTS = 8;
 /** Memory of an entry besides its bytes. */
 const OVERHEAD_BYTES = 250;
 
@@ -30,10 +30,10 @@ interface Bytes {
 
 /**
  * The evidence of servers in a fixed amount of memory: a ring of segments, of which the oldest is written over, except for what
- * searches have asked for since (second chance). Searches allocate and free none of it: buffers of their own, a hundred for a
- * search, made the garbage collector go through the whole heap every thirty searches.
+ * searches have asked for since (second chance). Nothing is allocated for a search: a hundred buffers for each one made the
+ * garbage collector go through the whole heap every thirty searches.
  *
- * Evidence that it returns is a view, valid until something is written: until the next await.
+ * `use` and `write` return views of it, which are valid until the next `write`: do not keep them over an await.
  */
 export class EvidenceMemory {
   readonly #segmentBytes: number;
@@ -82,7 +82,7 @@ export class EvidenceMemory {
 
   /**
    * Makes room for evidence in place of what there is for the hash, and returns what `write` has written there. Evidence that
-   * is larger than half a segment is not kept.
+   * is larger than a segment, an eighth of all, is not kept.
    */
   write(
     hash: string,
@@ -92,36 +92,35 @@ export class EvidenceMemory {
     this.delete(hash);
     const sizes = { wordsBytes: size.words, vectorsBytes: size.vectors };
     const segment = this.#segmentFor(sizeOf(sizes));
-    const bytes = segment
-      ? bytesIn(this.#entered({ hash, segment, ...sizes }))
-      : { words: new Uint8Array(size.words), vectors: new Uint8Array(size.vectors) };
+    if (!segment) {
+      const own = { words: new Uint8Array(size.words), vectors: new Uint8Array(size.vectors) };
+      write(own);
+      return evidenceOf(own);
+    }
+    const entry = { hash, segment, ...sizes, offset: segment.end, isUsed: false };
+    const bytes = bytesIn(entry);
     write(bytes);
+    segment.entries.push(entry);
+    segment.end += sizeOf(entry);
+    this.#entries.set(hash, entry);
     return evidenceOf(bytes);
   }
 
-  #entered(entry: Omit<Entry, 'offset' | 'isUsed'>): Entry {
-    const { segment } = entry;
-    const entered = { ...entry, offset: segment.end, isUsed: false };
-    segment.entries.push(entered);
-    segment.end += sizeOf(entered);
-    this.#entries.set(entry.hash, entered);
-    return entered;
-  }
-
-  /** Returns a segment with room for an entry; undefined if it is larger than half of one. */
+  /** Returns a segment with room for an entry; undefined if it is larger than a segment. */
   #segmentFor(bytes: number): Segment | undefined {
+    const size = bytes + OVERHEAD_BYTES;
     const max = this.#segmentBytes;
-    if (bytes + OVERHEAD_BYTES > max / 2) return undefined;
+    if (size > max) return undefined;
     const current = this.#segments[this.#current];
-    if (current && bytesOf(current) + bytes + OVERHEAD_BYTES <= max) return current;
+    if (current && bytesOf(current) + size <= max) return current;
     this.#current = (this.#current + 1) % SEGMENTS;
     const oldest = this.#segments[this.#current];
-    if (oldest) this.#recycle(oldest);
+    if (oldest) this.#recycle(oldest, Math.min(max / 2, max - size));
     return (this.#segments[this.#current] ??= { buffer: new ArrayBuffer(max), entries: [], end: 0 });
   }
 
-  /** Keeps the entries of a segment that were used, up to half of it, and forgets the others. */
-  #recycle(segment: Segment): void {
+  /** Keeps the entries of a segment that were used, up to so many bytes, and forgets the others. */
+  #recycle(segment: Segment, maxBytes: number): void {
     const { buffer, entries } = segment;
     const bytes = new Uint8Array(buffer);
     segment.entries = [];
@@ -129,7 +128,7 @@ export class EvidenceMemory {
     for (const entry of entries) {
       if (this.#entries.get(entry.hash) !== entry) continue;
       const size = sizeOf(entry);
-      if (!entry.isUsed || bytesOf(segment) + size + OVERHEAD_BYTES > this.#segmentBytes / 2) {
+      if (!entry.isUsed || bytesOf(segment) + size + OVERHEAD_BYTES > maxBytes) {
         this.#entries.delete(entry.hash);
         continue;
       }

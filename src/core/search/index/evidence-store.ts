@@ -135,10 +135,14 @@ export class EvidenceStore {
     const found = await this.#rows(hashes);
     for (const { hash, words, vectors } of found) {
       const size = { words: decodedLength(words), vectors: decodedLength(vectors) };
-      const evidence = this.#memory.write(hash, size, bytes => {
-        decode(words, bytes.words);
-        decode(vectors, bytes.vectors);
-      });
+      // Another search may have read it meanwhile.
+      const held = this.#memory.use(hash);
+      const evidence =
+        held ??
+        this.#memory.write(hash, size, bytes => {
+          decode(words, bytes.words);
+          decode(vectors, bytes.vectors);
+        });
       visit(hash, evidence);
     }
     return new Set(found.map(({ hash }) => hash));
@@ -250,7 +254,8 @@ function decodedLength(text: string): number {
 
 /** Writes the bytes of a text into memory of their length. */
 function decode(text: string, { buffer, byteOffset, byteLength }: Uint8Array<ArrayBuffer>): void {
-  Buffer.from(buffer, byteOffset, byteLength).write(text, 'base64');
+  const written = Buffer.from(buffer, byteOffset, byteLength).write(text, 'base64');
+  if (written !== byteLength) throw new Error('a row of search_documents is not what the database encoded');
 }
 
 function decoded(text: string): ArrayBuffer {

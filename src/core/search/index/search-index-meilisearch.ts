@@ -26,7 +26,7 @@ import { excessOf, largest, quantize, type QuantizedVector } from './vectors.ts'
 const MAX_QUERY_TERMS = 10;
 /** The number of terms that are looked up without the engine. */
 const MAX_LOOKED_UP_TERMS = 8;
-/** Room for the evidence of about 10,000 servers. */
+/** Room for the evidence of about 9,000 servers. */
 const EVIDENCE_BYTES = 48 * 1024 * 1024;
 /** Removed servers whose words are taken away at a time. */
 const REMOVED_OF_A_PAGE = 200;
@@ -62,7 +62,9 @@ interface Prepared {
 /** What is known while a query is answered. */
 interface Comparison {
   readonly terms: readonly string[];
-  readonly weighed: WeighedTerms;
+  /** The state of the catalogue that the weights and numbers are of. */
+  epoch: number;
+  weighed: WeighedTerms;
   vectors: readonly QuantizedVector[];
   /** The numbers of candidates by the hash of their evidence; undefined where it cannot be read. */
   readonly compared: Map<string, Compared | undefined>;
@@ -167,19 +169,25 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
   async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
     let { replacements } = this.#known;
-    let asked = this.#comparison(terms);
+    const { epoch, statistics } = this.#known;
+    const asked: Comparison = {
+      terms,
+      epoch,
+      weighed: statistics.weigh(terms),
+      vectors: [],
+      compared: new Map(),
+    };
     // Meanwhile the query is embedded.
     const searchedByKeyword = this.#byKeyword(asked, count);
     const { vectors } = await embedded;
-    const quantized = vectors.map(quantize);
-    asked.vectors = quantized;
+    asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
+      this.#renew(asked);
       // Candidates from before the catalogue was replaced are useless.
       if (!ids || replacements !== this.#known.replacements) {
         ({ replacements } = this.#known);
-        asked = this.#comparison(terms, quantized);
         ids = await this.#substitutes(asked, count);
         continue;
       }
@@ -193,9 +201,13 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     }
   }
 
-  /** All candidates of a query are compared with the weights that its terms have at its start. */
-  #comparison(terms: readonly string[], vectors: readonly QuantizedVector[] = []): Comparison {
-    return { terms, weighed: this.#known.statistics.weigh(terms), vectors, compared: new Map() };
+  /** After a change of the catalogue, all candidates are compared again: the weights of terms are others, too. */
+  #renew(asked: Comparison): void {
+    const { epoch, statistics } = this.#known;
+    if (asked.epoch === epoch) return;
+    asked.epoch = epoch;
+    asked.weighed = statistics.weigh(asked.terms);
+    for (const [hash, one] of asked.compared) if (one) asked.compared.delete(hash);
   }
 
   async close(): Promise<void> {
@@ -368,7 +380,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   /**
-   * Adds the numbers of candidates to what is compared, but for evidence that leaves the memory meanwhile. Returns the hashes of
+   * Adds the numbers of candidates to what is compared, except for evidence that leaves the memory meanwhile. Returns the hashes of
    * evidence that is not stored any more.
    */
   async #compare(hashes: readonly string[], asked: Comparison): Promise<Set<string>> {

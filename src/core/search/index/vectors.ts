@@ -303,7 +303,10 @@ function scratch(): NonNullable<typeof shared> {
 /** Returns the largest value, but no less than `least`. */
 export function largest(values: ArrayLike<number>, least = 0): number {
   let best = least;
-  for (let at = 0; at < values.length; at++) best = Math.max(best, values[at] ?? 0);
+  for (let at = 0; at < values.length; at++) {
+    const value = values[at] ?? 0;
+    if (value > best) best = value;
+  }
   return best;
 }
 

@@ -69,8 +69,8 @@ describe('EvidenceMemory', () => {
     expect(memory.bytes).toBeGreaterThan(10_000);
   });
 
-  it('does not keep what is larger than half a segment', () => {
-    const memory = new EvidenceMemory(16_000);
+  it('does not keep what is larger than a segment', () => {
+    const memory = new EvidenceMemory(8_000);
     const large = evidence('large', 100);
     write(memory, 'large', evidence('large'));
     expect(contentOf(write(memory, 'large', large))).toEqual(contentOf(large));

@@ -229,6 +229,26 @@ export function describeSearchIndex(
       expect(seen).toBeGreaterThanOrEqual(60);
     });
 
+    it('scores a query as after a change that came while it was embedded', async () => {
+      await using started = await start();
+      const { index } = started;
+      await update(index, { upserted: many(6, 'old') });
+      const asked = index.ask('zebra quagga');
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const finding = index.find({ ...asked, embedded: promise.then(() => asked.embedded) });
+      await update(index, { upserted: many(3, 'new').concat(server('quagga', 'Quagga.')) });
+      resolve();
+      const scoresOf = ({ candidates }: Awaited<typeof finding>) =>
+        Object.fromEntries(
+          candidates
+            .filter(({ serverId }) => serverId.startsWith('old'))
+            .map(({ serverId, keyword }) => [serverId, keyword]),
+        );
+      const scores = scoresOf(await finding);
+      expect(Object.keys(scores)).toHaveLength(6);
+      expect(scores).toEqual(scoresOf(await index.find(index.ask('zebra quagga'))));
+    });
+
     it('replaces everything at once: no query sees a mixture', async () => {
       await using started = await start();
       const { index } = started;

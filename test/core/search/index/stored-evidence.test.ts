@@ -226,7 +226,7 @@ describe('EvidenceStore', () => {
     expect(store.bytesInMemory).toBeLessThanOrEqual(maxBytes);
     expect(store.bytesInMemory).toBeGreaterThan(maxBytes / 2);
     const read = new Map<string, Evidence>();
-    // What a visit gets is written over later.
+    // The evidence of a visit is written over later.
     const found = await store.read(hashes, (hash, { words, vectors }) =>
       read.set(hash, new Evidence(words.slice(), vectors.slice())),
     );
