@@ -24,7 +24,7 @@ export const embeddings = pgTable(
 );
 
 /**
- * The words and vectors of each server, in the form in which search with Meilisearch reads them (`index/evidence.ts`). It can be
+ * The words and vectors of each server, in the form in which search with Meilisearch reads them (`index/evidence/evidence.ts`). It can be
  * computed again from the catalogue and `embeddings`.
  */
 export const searchDocuments = pgTable(

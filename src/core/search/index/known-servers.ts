@@ -2,7 +2,7 @@ import { pagesOf } from '../../../platform/pages.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { textCount } from '../documents.ts';
-import type { Stored } from './evidence.ts';
+import type { Stored } from './evidence/evidence.ts';
 import { TermStatistics, type Words } from './term-statistics.ts';
 
 /** Returns the words of stored rows; a row that does not exist has none. */

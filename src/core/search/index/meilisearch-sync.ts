@@ -7,7 +7,7 @@ import { SerialQueue } from '../../../platform/queues.ts';
 import type { Log } from '../../../platform/telemetry/log.ts';
 import { OutageLog } from '../../../platform/telemetry/throttled-log.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import type { Stored } from './evidence.ts';
+import type { Stored } from './evidence/evidence.ts';
 import {
   EMBEDDER,
   EngineError,

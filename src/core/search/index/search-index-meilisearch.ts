@@ -4,8 +4,8 @@ import { slices } from '../../../platform/time.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { tokenize } from '../documents.ts';
-import { Evidence, ServerTexts, type Stored } from './evidence.ts';
-import { EvidenceStore } from './evidence-store.ts';
+import { Evidence, ServerTexts, type Stored } from './evidence/evidence.ts';
+import { EvidenceStore } from './evidence/store.ts';
 import {
   bestOfEach,
   CANDIDATES_BY_EACH,

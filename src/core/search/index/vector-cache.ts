@@ -18,7 +18,7 @@ import {
 } from './vectors.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf } from '../documents.ts';
-import { pruneDocuments } from './evidence-store.ts';
+import { pruneDocuments } from './evidence/store.ts';
 import type { SearchIndex } from './search-index.ts';
 
 /** The maximum rows per statement: PGlite runs on the main thread, and a bigger batch would block the event loop. */

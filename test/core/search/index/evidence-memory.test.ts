@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Evidence } from '../../../../src/core/search/index/evidence.ts';
-import { EvidenceMemory } from '../../../../src/core/search/index/evidence-memory.ts';
+import { Evidence } from '../../../../src/core/search/index/evidence/evidence.ts';
+import { EvidenceMemory } from '../../../../src/core/search/index/evidence/memory.ts';
 import { quantize } from '../../../../src/core/search/index/vectors.ts';
 
 const vector = quantize(new Float32Array(16).fill(0.25));

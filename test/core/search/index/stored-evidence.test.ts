@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Evidence, ServerTexts } from '../../../../src/core/search/index/evidence.ts';
-import { EvidenceStore, pruneDocuments } from '../../../../src/core/search/index/evidence-store.ts';
+import { Evidence, ServerTexts } from '../../../../src/core/search/index/evidence/evidence.ts';
+import { EvidenceStore, pruneDocuments } from '../../../../src/core/search/index/evidence/store.ts';
 import { createMeilisearchIndex } from '../../../../src/core/search/index/search-index-meilisearch.ts';
 import { quantize } from '../../../../src/core/search/index/vectors.ts';
 import { embeddings, searchDocuments } from '../../../../src/core/search/schema.ts';

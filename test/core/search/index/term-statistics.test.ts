@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Bm25, BM25 } from '../../../../src/core/search/index/bm25.ts';
-import { Evidence } from '../../../../src/core/search/index/evidence.ts';
+import { Evidence } from '../../../../src/core/search/index/evidence/evidence.ts';
 import { termsOf, TermStatistics, wordsOf } from '../../../../src/core/search/index/term-statistics.ts';
 
 type Documents = readonly (readonly string[])[];

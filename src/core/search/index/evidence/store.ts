@@ -1,11 +1,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, gt, lt, sql, type SQL } from 'drizzle-orm';
-import { rows, type Database } from '../../../platform/database/database.ts';
-import { excluded } from '../../../platform/database/columns.ts';
-import { searchDocuments as table } from '../schema.ts';
+import { rows, type Database } from '../../../../platform/database/database.ts';
+import { excluded } from '../../../../platform/database/columns.ts';
+import { searchDocuments as table } from '../../schema.ts';
 import { Evidence } from './evidence.ts';
-import { EvidenceMemory } from './evidence-memory.ts';
-import { termsOf, type Words } from './term-statistics.ts';
+import { EvidenceMemory } from './memory.ts';
+import { termsOf, type Words } from '../term-statistics.ts';
 
 /** The maximum rows per insert: PGlite runs on the main thread, and a bigger batch would block the event loop. */
 const BATCH_ROWS = 50;

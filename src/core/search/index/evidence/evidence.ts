@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { Server } from '../../catalogue/entry.ts';
-import { documentsOf, tokenize } from '../documents.ts';
-import { BM25, termScore } from './bm25.ts';
-import { documentCount, eachMatch, wordsOf, type WeighedTerms, type Words } from './term-statistics.ts';
-import { cosinesOf, encodedLength, encodeVector, viewVector, type QuantizedVector } from './vectors.ts';
+import type { Server } from '../../../catalogue/entry.ts';
+import { documentsOf, tokenize } from '../../documents.ts';
+import { BM25, termScore } from '../bm25.ts';
+import { documentCount, eachMatch, wordsOf, type WeighedTerms, type Words } from '../term-statistics.ts';
+import { cosinesOf, encodedLength, encodeVector, viewVector, type QuantizedVector } from '../vectors.ts';
 
 /** Version of `Words` and of how texts become terms (`tokenize`): a new number makes new rows for all servers. */
 const FORMAT = 1;
