@@ -12,7 +12,7 @@ import { Catalogue } from '../src/core/catalogue/catalogue.ts';
 import { readEntries } from '../src/core/catalogue/import-file.ts';
 import { UNUSED } from '../src/core/catalogue/usage.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
-import { correctForTextCount, tuningOf } from '../src/core/search/ranking.ts';
+import { correctForTextCount, tuningOf } from '../src/core/search/tuning.ts';
 import { fuse } from '../src/core/search/fusion.ts';
 import { createEmbeddedIndex } from '../src/core/search/index/search-index-embedded.ts';
 import { createMeilisearchIndex } from '../src/core/search/index/search-index-meilisearch.ts';

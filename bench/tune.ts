@@ -3,19 +3,27 @@
  *
  * FOLDER holds NAME.corpus.jsonl and NAME.queries.jsonl (or .gz) of every set. Learns the query adapter, what tells requests
  * that nothing can serve, and the calibration of cosines; prints what each brings, on queries it has not seen and on catalogues
- * it has not seen; with --write puts them into src/core/search/minilm/. --data keeps the vectors for the next run.
+ * it has not seen; with --write puts them into src/core/search/embed/minilm/: `npm run tune:general` is due afterwards. --data keeps the
+ * vectors for the next run.
  */
-import { readdir, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { calibrate, isAnswerable } from '../src/core/search/ranking.ts';
+import { z } from 'zod';
+import { calibrate, valueOf } from '../src/core/search/tuning.ts';
 import { createMiniLmEmbedder, type QueryAdapter } from '../src/core/search/embed/minilm/embedder.ts';
 import { VectorCache } from '../src/core/search/index/vector-cache.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
 import { randomFrom, shuffled } from './random.ts';
 import { SPREAD, trainAdapter } from './tuning/adapter-training.ts';
-import { fitAnswerability, type Request } from './tuning/answerability-training.ts';
+import {
+  fitLinearTest,
+  quantile,
+  requestsOf as requestsIn,
+  trueFrom,
+  type Request,
+} from './tuning/linear-test-training.ts';
 import { isotonicTable } from './tuning/isotonic.ts';
 import {
   cosinesOf,
@@ -36,7 +44,8 @@ const UNTUNED = ['answerable.jsonl', 'requests.jsonl'];
 const TRAINING = path.join(import.meta.dirname, 'training');
 /** Most of the model's training requests would only repeat what the others teach. */
 const EVERY_TRAINING_REQUEST = 12;
-const PARTS = 5;
+/** The share of the answerable requests that may be turned away. At .006, only 75 % of the unanswerable ones are. */
+const TURNED_AWAY = 0.008;
 const SPREADS = [0, 0.04, 0.06, 0.08, 0.1, 0.12];
 const SHIPPED = path.join(import.meta.dirname, '../catalogue/servers.jsonl');
 const FOLDS_SEED = 7;
@@ -103,8 +112,11 @@ async function tune(from: string): Promise<void> {
   const calibration = showCalibration(sets, dimensions);
   if (!values.write) return;
   await writeFile(path.join(OUT, 'query-adapter.bin'), adapter.encode());
-  const tuning = { embedder: embedder.id, spread: SPREAD, calibration, answerability };
-  await writeFile(path.join(OUT, 'tuning.json'), `${JSON.stringify(tuning)}\n`);
+  const file = path.join(OUT, 'tuning.json');
+  // `npm run tune:general` learns it, on the new adapter.
+  const { general } = z.object({ general: z.unknown() }).parse(JSON.parse(await readFile(file, 'utf8')));
+  const tuning = { embedder: embedder.id, spread: SPREAD, calibration, answerability, general };
+  await writeFile(file, `${JSON.stringify(tuning)}\n`);
 }
 
 function answered({ queries }: TuneSet): TuneQuery[] {
@@ -220,28 +232,22 @@ function showAnswerability(
   adapter: QueryAdapter,
 ) {
   const requestsOf = (set: TuneSet, queries: readonly TuneQuery[]) =>
-    queries.map((query, at): Request => {
-      const vectors = query.sentences.map(sentence => adapter.apply(sentence));
-      const vector = new Float32Array(set.store.dimensions);
-      for (const one of vectors)
-        for (const [i, value] of one.entries()) vector[i] = (vector[i] ?? 0) + value / vectors.length;
-      return {
-        set: set.name,
-        group: sets.includes(set) ? set.name : `part ${at % PARTS}`,
-        semantic: cosinesOf(set, query, adapter).reduce((a, b) => Math.max(a, b), 0),
-        keyword: query.keyword.reduce((a, b) => Math.max(a, b), 0),
-        vector,
-      };
-    });
-  const { answerability, answerable } = fitAnswerability(
-    [...sets, ...loose].flatMap(set => requestsOf(set, answered(set))),
-    [
-      ...nothings.flatMap(set => requestsOf(set, set.queries)),
-      ...unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0])),
-    ],
+    requestsIn(set, queries, adapter, sets.includes(set));
+  const able = [...sets, ...loose].flatMap(set => requestsOf(set, answered(set)));
+  const { test, heldOut } = fitLinearTest(able, [
+    ...nothings.flatMap(set => requestsOf(set, set.queries)),
+    ...unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0])),
+  ]);
+  const least = quantile(able.map(heldOut), TURNED_AWAY);
+  const answerability = trueFrom(least, test);
+  const answerable = Object.fromEntries(
+    Object.entries(Object.groupBy(able, ({ set }) => set)).map(([set, own = []]) => [
+      set,
+      own.filter(one => heldOut(one) < least).length / own.length,
+    ]),
   );
   const refused = ({ semantic, keyword, vector }: Request) =>
-    !isAnswerable({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability);
+    (valueOf({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability) ?? 0) < 0;
   const share = (requests: readonly Request[]) =>
     `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
   console.log('\nAnswered with an empty list');

@@ -1,5 +1,5 @@
 import { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
-import { correctForTextCount } from '../../src/core/search/ranking.ts';
+import { correctForTextCount } from '../../src/core/search/tuning.ts';
 import { WEIGHTS } from '../../src/core/search/fusion.ts';
 import { randomFrom, shuffled } from '../random.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';

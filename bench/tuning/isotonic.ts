@@ -1,4 +1,4 @@
-import type { CalibrationPoint } from '../../src/core/search/ranking.ts';
+import type { CalibrationPoint } from '../../src/core/search/tuning.ts';
 
 interface Outcome {
   readonly cosine: number;

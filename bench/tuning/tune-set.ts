@@ -19,7 +19,10 @@ export interface TuneQuery {
   readonly tools: { readonly relevant: ReadonlySet<number>; readonly keyword: Float32Array } | undefined;
 }
 
-/** A catalogue and queries with known answers, with the evidence that the product would have. */
+/**
+ * A catalogue and queries with known answers, with the evidence that the product would have. Examples that are one of the queries are
+ * left out: they would be evidence that other queries lack.
+ */
 export interface TuneSet {
   readonly name: string;
   readonly servers: number;
@@ -49,7 +52,11 @@ export async function readTuneSet({
   cache,
 }: TuneSetParts): Promise<TuneSet> {
   const { entries } = readEntries(await readText(corpus), { allowHttp: true });
-  const documents = entries.map(entry => documentsOf({ ...entry, tools: entry.tools ?? [] }));
+  const texts = (await readQueries(queries)).filter((_query, at) => at % every === 0);
+  const exact = new Set(texts.map(({ query }) => query));
+  const documents = entries.map(({ tools = [], examples = [], ...entry }) =>
+    documentsOf({ ...entry, tools, examples: examples.filter(example => !exact.has(example)) }),
+  );
   const vectors = await cache.vectorsOf(documents.flatMap(({ parts }) => parts.map(part => part.prose)));
   const start = new Uint32Array(documents.length + 1);
   const store = new VectorStore(embedder.dimensions);
@@ -82,7 +89,6 @@ export async function readTuneSet({
     }
     return keyword;
   };
-  const texts = (await readQueries(queries)).filter((_query, at) => at % every === 0);
   const asked = texts.map(({ query }) => textsOf(query));
   const embedded = await embedder.embed(
     asked.flatMap(({ sentences }) => sentences),

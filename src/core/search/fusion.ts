@@ -79,7 +79,7 @@ export interface FusedServer {
   readonly popularity: number;
   /**
    * 0 to 1, never increasing within a ranking. The product of the parts, unless the server was moved: to the front because the query
-   * names it, or among the first because it is the best for a clause.
+   * names it, or forward because it is the best for a clause or a general search.
    */
   readonly finalScore: number;
   readonly parts: ScoreParts;
@@ -148,8 +148,7 @@ const SCORE_STEP = 0.001;
 
 /**
  * Moves the best server of each clause of a query among the first five, in place of the last ones there that are best for none.
- * What is moved has the score of the one before it, and what follows has a lower one, so that access (`orderByAccess`) brings nothing
- * from behind among the first five.
+ * What is moved has the score of the one before it.
  * @param best of at most three clauses; their tools stay in the order of the clause
  */
 export function withBestOfEach(
@@ -166,12 +165,57 @@ export function withBestOfEach(
   const kept = first.filter(one => !yielding.has(one));
   const last = kept.at(-1);
   if (!last || behind.size === 0) return ranking;
-  const { finalScore } = last;
-  const moved = Array.from(behind.values(), ({ isPinned: _named, ...one }) => withScore(finalScore, one));
+  return inserted(kept, [...behind.values()], last.finalScore, ranking);
+}
+
+/** Where general searches of the web are in a ranking: at its front, or one among the first three. */
+export type GeneralPlace = 'first' | 'third';
+/** The general searches that lead; a server for what the request may be about after all is third. */
+const LEADING_SEARCHES = 2;
+const LIKELY_PLACES = 3;
+
+/**
+ * Moves general searches of the web forward in a ranking: those that it ranks highest, then the others in their order. An empty
+ * ranking stays empty.
+ * @param searches the servers that search the web for anything, best first
+ */
+export function withGeneralSearch(
+  ranking: readonly FusedServer[],
+  searches: readonly FusedServer[],
+  place: GeneralPlace | undefined,
+): readonly FusedServer[] {
+  const [best] = ranking;
+  if (!best || !place || searches.length === 0) return ranking;
+  const ids = new Set(searches.map(({ serverId }) => serverId));
+  const ranked = ranking.filter(({ serverId }) => ids.has(serverId));
+  for (const { serverId } of ranked) ids.delete(serverId);
+  const inOrder = [...ranked, ...searches.filter(({ serverId }) => ids.has(serverId))];
+  if (place === 'first') return inserted([], inOrder.slice(0, LEADING_SEARCHES), best.finalScore, ranking);
+  const first = ranking.slice(0, LIKELY_PLACES);
+  if (first.some(one => ranked.includes(one))) return ranking;
+  const kept = first.slice(0, LIKELY_PLACES - 1);
+  return inserted(kept, inOrder.slice(0, 1), (first.at(-1) ?? best).finalScore, ranking);
+}
+
+/**
+ * Puts servers behind the first ones of a ranking, with a score. What follows has a lower one, so that access (`orderByAccess`) brings
+ * nothing from behind before them.
+ */
+function inserted(
+  kept: readonly FusedServer[],
+  moved: readonly FusedServer[],
+  finalScore: number,
+  ranking: readonly FusedServer[],
+): readonly FusedServer[] {
+  const isPlaced = new Set([...kept, ...moved].map(({ serverId }) => serverId));
   const highest = Math.max(0, finalScore - SCORE_STEP);
-  const others = ranking.filter(one => !kept.includes(one) && !behind.has(one.serverId));
-  const following = others.map(one => withScore(Math.min(one.finalScore, highest), one));
-  return [...kept, ...moved, ...following];
+  return [
+    ...kept,
+    ...moved.map(({ isPinned: _named, ...one }) => withScore(finalScore, one)),
+    ...ranking
+      .filter(({ serverId }) => !isPlaced.has(serverId))
+      .map(one => withScore(Math.min(one.finalScore, highest), one)),
+  ];
 }
 
 const withScore = (finalScore: number, server: FusedServer): FusedServer => ({ ...server, finalScore });

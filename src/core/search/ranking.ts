@@ -4,7 +4,7 @@ import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
-import type { Asked, Candidate, SearchIndex } from './index/search-index.ts';
+import type { Asked, Candidate, Findings, SearchIndex } from './index/search-index.ts';
 import {
   ExactNames,
   mentionMatcher,
@@ -14,16 +14,19 @@ import {
   spellingsOf,
   type NameMatch,
 } from './names.ts';
-import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 import {
   demote,
   firstWithEquals,
   fuse,
   roundScore,
   withBestOfEach,
+  withGeneralSearch,
   type FusedServer,
+  type GeneralPlace,
   type RankedServer,
 } from './fusion.ts';
+import { calibrate, correctForTextCount, tuningOf, verdictOn, type CalibrationPoint } from './tuning.ts';
+import { largest } from './index/vectors.ts';
 
 export interface RankerParts {
   readonly catalogue: Catalogue;
@@ -46,8 +49,10 @@ interface Ranked {
   readonly servers: readonly FusedServer[];
   /** For their cosines; absent: they stay as they are. */
   readonly table: readonly CalibrationPoint[] | undefined;
-  /** False: nothing in the catalogue can probably serve the query. */
+  /** False: nothing in the catalogue can probably serve the query; except a general search of the web, if that has a place. */
   readonly isAnswerable: boolean;
+  /** The place among them of a general search of the web; undefined: as ranked. */
+  readonly general: GeneralPlace | undefined;
 }
 
 /** The standing of one server in the ranking of a query. */
@@ -59,7 +64,10 @@ export interface Examined {
   readonly isAnswerable: boolean;
 }
 
-const NOTHING: Ranked = { servers: [], table: undefined, isAnswerable: false };
+const NOTHING: Ranked = { servers: [], table: undefined, isAnswerable: false, general: undefined };
+/** A request that only a general search of the web fits. Of 1,242 servers that it was not made for, 14 with a near tool all are one. */
+export const GENERAL_REQUEST =
+  'Search the web with a search engine and get results. Search the web for real-time information about any topic.';
 /** A server that is not among so many has nothing to do with a query. */
 const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
@@ -71,6 +79,8 @@ export class Ranker {
   readonly #exactNames: ExactNames;
   /** By server name. */
   readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
+  /** What the index finds for `GENERAL_REQUEST`. */
+  #general: { readonly epoch: number; readonly found: Promise<Findings> } | undefined;
 
   constructor(parts: RankerParts) {
     this.#parts = parts;
@@ -89,20 +99,46 @@ export class Ranker {
    */
   async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
     const asked = this.#parts.index.ask(query);
-    const [{ servers, table }, best] = await Promise.all([this.#ranked(asked), this.#bestOfClauses(asked)]);
-    const ranking = withBestOfEach(servers, servers.length === 0 ? [] : best);
+    const [found, best] = await Promise.all([this.#ranked(asked), this.#bestOfClauses(asked)]);
+    const { table, general } = found;
+    const searches = general ? await this.#generalSearches().catch(() => []) : [];
+    const servers = found.isAnswerable || searches.length > 0 ? found.servers : [];
+    const ranking = withGeneralSearch(
+      withBestOfEach(servers, servers.length === 0 ? [] : best),
+      searches,
+      general,
+    );
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
+  /**
+   * Returns the servers with a tool that searches the web for anything, best first. They are found once for each state of the index;
+   * none while the embedder fails.
+   */
+  async #generalSearches(): Promise<readonly FusedServer[]> {
+    const { index, use, catalogue } = this.#parts;
+    const { epoch } = index;
+    if (this.#general?.epoch !== epoch) {
+      const found = index.find(index.ask(GENERAL_REQUEST));
+      this.#general = { epoch, found };
+      found.catch(() => (this.#general = undefined));
+    }
+    const least = tuningOf(index.embedderId)?.general.tool ?? Infinity;
+    const { candidates } = await this.#general.found;
+    const searches = candidates.filter(({ tools }) => largest(tools.semantic) >= least);
+    return fuse(searches, use).filter(
+      ({ serverId }) => catalogue.get(serverId)?.active && !this.#isDead(serverId),
+    );
+  }
+
   /** Returns the best server for each clause of a query. */
-  async #bestOfClauses(asked: Asked): Promise<FusedServer[]> {
-    const { clauses } = await asked.embedded;
+  async #bestOfClauses({ clauses }: Asked): Promise<FusedServer[]> {
     // During an outage, more searches would only take longer.
     if (this.#parts.index.degraded !== undefined) return [];
     const ranked = clauses.map(clause =>
       this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING),
     );
-    return (await Promise.all(ranked)).flatMap(({ servers }) => servers.slice(0, 1));
+    return (await Promise.all(ranked)).flatMap(one => (one.isAnswerable ? one.servers.slice(0, 1) : []));
   }
 
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
@@ -122,7 +158,7 @@ export class Ranker {
     asked: Asked,
     { count, isForced = false }: { count?: number; isForced?: boolean } = {},
   ): Promise<Ranked> {
-    const { catalogue, index, use } = this.#parts;
+    const { index } = this.#parts;
     const query = asked.text;
     const { candidates: found, vectors } = await traced(
       'index',
@@ -133,25 +169,35 @@ export class Ranker {
     const corrected = found.map(candidate => correctedBy(tuning?.spread ?? 0, candidate));
     const { candidates, named } = this.#withNamed(query, corrected);
     const isNamed = [...named.values()].some(match => match !== 'not');
-    const mayServe =
-      isNamed ||
-      isAnswerable({ candidates, vectors }, tuning?.answerability) ||
-      this.#isMentioned(query, candidates);
-    if (!mayServe && !isForced) return NOTHING;
+    const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning);
+    const mayServe = isNamed || isAnswerable || this.#isMentioned(query, candidates);
+    if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
+    const servers = this.#ordered(candidates, query, named);
+    const isLed = isNamed || servers[0]?.isPinned === true;
+    return {
+      servers,
+      table: tableFor(vectors, tuning),
+      isAnswerable: mayServe,
+      general: isLed ? undefined : general,
+    };
+  }
+
+  /** Returns the active servers among candidates, best first; named ones lead, and those that should not be used come later. */
+  #ordered(
+    candidates: readonly Candidate[],
+    query: string,
+    named: ReadonlyMap<string, NameMatch>,
+  ): readonly FusedServer[] {
+    const { catalogue, use } = this.#parts;
+    const isDead = (id: string) => this.#isDead(id);
     const fused = demote(fuse(candidates, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE);
     const ranking = this.#exactNames.pinExact(
-      this.#withNamedFirst(
-        demote(fused, id => this.#isDead(id), DEAD_SHARE),
-        query,
-      ),
+      this.#withNamedFirst(demote(fused, isDead, DEAD_SHARE), query),
       query,
       id => named.get(id) === 'alone',
-      id => !this.#isDead(id),
+      id => !isDead(id),
     );
-    // Without vectors all cosines are 0, which the table would turn into a probability.
-    const table = vectors.length === 0 ? undefined : tuning?.calibration;
-    const servers = ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
-    return { servers, table, isAnswerable: mayServe };
+    return ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
   }
 
   /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */
@@ -224,6 +270,10 @@ const NAMED_SHARE = 0.8;
 const NO_TOOLS = { semantic: [], keyword: [] };
 const NO_ORDER = { toolOrder: [], toolRelevance: [] };
 
+/** Without vectors all cosines are 0, which the table would turn into a probability. */
+const tableFor = (vectors: Findings['vectors'], tuning: ReturnType<typeof tuningOf>): Ranked['table'] =>
+  vectors.length === 0 ? undefined : tuning?.calibration;
+
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
 const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
@@ -245,94 +295,4 @@ function shown(
     toolOrder: toolOrder.slice(0, maxTools),
     toolRelevance: toolRelevance.slice(0, maxTools),
   };
-}
-
-/** Learned values for the cosines of one embedder (`bench/tune.ts`); they do not apply to other embedders. */
-interface Tuning {
-  /** The spread of cosines between a query and irrelevant texts, see `correctForTextCount`. */
-  readonly spread: number;
-  readonly calibration: readonly CalibrationPoint[];
-  readonly answerability: Answerability;
-}
-
-/** A cosine and the share of relevant servers among those with that cosine. Both columns of a table ascend. */
-export type CalibrationPoint = readonly [cosine: number, probability: number];
-
-const MINILM: Tuning = {
-  spread: minilm.spread,
-  calibration: minilm.calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
-  answerability: minilm.answerability,
-};
-
-/** Returns the tuning of an embedder; undefined for n-grams and for API models, which were never tuned. */
-export const tuningOf = (embedderId: string): Tuning | undefined =>
-  embedderId === minilm.embedder ? MINILM : undefined;
-
-/**
- * Makes the best cosine of a server comparable between servers. The best of n draws grows like √ln n by chance, so without
- * the correction a server with many tools would rank above one that is known only by its description.
- * @param texts the number of texts, at least 1
- * @param spread of the embedder's cosines, see `Tuning`
- */
-export function correctForTextCount(cosine: number, texts: number, spread: number): number {
-  return cosine - spread * Math.sqrt(Math.log(texts));
-}
-
-/**
- * Returns the probability (0 to 1) that a server with this cosine is relevant, by linear interpolation in the table. The
- * table is extended to (-1, 0) and (1, 1). Without a table the result is the cosine itself, at least 0.
- */
-export function calibrate(cosine: number, table: readonly CalibrationPoint[] | undefined): number {
-  if (!table || Number.isNaN(cosine)) return Math.min(1, Math.max(0, cosine || 0));
-  let below: CalibrationPoint = [-1, 0];
-  for (const point of [...table, [1, 1] as const]) {
-    if (cosine <= point[0]) return interpolate(below, point, cosine);
-    below = point;
-  }
-  return 1;
-}
-
-function interpolate([x0, y0]: CalibrationPoint, [x1, y1]: CalibrationPoint, x: number): number {
-  if (x <= x0) return y0;
-  return y0 + ((y1 - y0) * (x - x0)) / (x1 - x0);
-}
-
-/**
- * A linear function that predicts whether anything in the catalogue can serve a query. `bench/tune.ts` learns it from
- * labelled queries and from queries that nothing can serve.
- */
-export interface Answerability {
-  readonly bias: number;
-  /** Weight of the best cosine of any server. */
-  readonly semantic: number;
-  /** Weight of the best keyword score of any server. */
-  readonly keyword: number;
-  /** Weight of each component of the request's vector. */
-  readonly request: readonly number[];
-}
-
-interface RequestEvidence {
-  readonly candidates: readonly { readonly semantic: number; readonly keyword: number }[];
-  /** One unit vector for each sentence of the query. */
-  readonly vectors: readonly Float32Array[];
-}
-
-/**
- * Returns whether a good candidate is likely. Returns true if this cannot be predicted: without vectors, or without a table
- * for the embedder.
- */
-export function isAnswerable(
-  { candidates, vectors }: RequestEvidence,
-  table: Answerability | undefined,
-): boolean {
-  if (!table || vectors.length === 0) return true;
-  const best = (kind: 'semantic' | 'keyword') =>
-    candidates.reduce((highest, candidate) => Math.max(highest, candidate[kind]), 0);
-  let score = table.bias + table.semantic * best('semantic') + table.keyword * best('keyword');
-  for (const vector of vectors) {
-    let sum = 0;
-    for (const [i, weight] of table.request.entries()) sum += weight * (vector[i] ?? 0);
-    score += sum / vectors.length;
-  }
-  return score >= 0;
 }

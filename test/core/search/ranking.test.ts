@@ -1,13 +1,14 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
-import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/ranking.ts';
+import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/tuning.ts';
 import {
   boostByUse,
   demote,
   fuse,
   MAX_USE_EFFECT,
   withBestOfEach,
+  withGeneralSearch,
   type FusedServer,
 } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
@@ -342,5 +343,42 @@ describe('withBestOfEach', () => {
     expect(scores[4]).toBe(scores[3]);
     expect(scores[5]).toBeLessThan(scores[4] ?? 0);
     expect(moved.some(server => server.isPinned)).toBe(false);
+  });
+});
+
+describe('withGeneralSearch', () => {
+  const ranking = fuse(
+    Array.from('abcdefgh', (id, place) => at(id, 0.9 - place / 10, 9 - place)),
+    unused,
+  );
+  const searches = (names: string) =>
+    fuse(
+      Array.from(names, (id, place) => at(id, 0.9 - place / 10, 9)),
+      unused,
+    );
+  const ids = (servers: readonly FusedServer[]) => servers.map(({ serverId }) => serverId).join('');
+  const scoresOf = (servers: readonly FusedServer[]) => servers.map(({ finalScore }) => finalScore);
+
+  it('lets two lead, as ranked before others, with the score of the best', () => {
+    const led = withGeneralSearch(ranking, searches('zge'), 'first');
+    expect(ids(led)).toBe('egabcdfh');
+    expect(scoresOf(led)).toEqual(scoresOf(led).toSorted((one, other) => other - one));
+    expect(scoresOf(led).slice(0, 2)).toEqual([ranking[0]?.finalScore, ranking[0]?.finalScore]);
+    expect(led[2]?.finalScore).toBeLessThan(led[1]?.finalScore ?? 0);
+    expect(ids(withGeneralSearch(ranking, searches('zy'), 'first'))).toBe('zyabcdefgh');
+  });
+
+  it('has one among the first three', () => {
+    const third = withGeneralSearch(ranking, searches('zg'), 'third');
+    expect(ids(third)).toBe('abgcdefh');
+    expect(scoresOf(third)).toEqual(scoresOf(third).toSorted((one, other) => other - one));
+    expect(withGeneralSearch(ranking, searches('cz'), 'third')).toBe(ranking);
+    expect(ids(withGeneralSearch(ranking.slice(0, 1), searches('z'), 'third'))).toBe('az');
+  });
+
+  it('changes nothing without a place, without searches, and for requests that nothing serves', () => {
+    expect(withGeneralSearch(ranking, searches('z'), undefined)).toBe(ranking);
+    expect(withGeneralSearch(ranking, [], 'first')).toBe(ranking);
+    expect(withGeneralSearch([], searches('z'), 'first')).toEqual([]);
   });
 });

@@ -24,7 +24,7 @@ export const wordsOf = (passage: Passage): string =>
 
 /** Turns texts into vectors that are close together if the texts have similar meanings. */
 export interface Embedder {
-  /** Identifies the model, its weights or address, and the tokenization. Vectors with different ids are never mixed. */
+  /** Identifies the model, its weights or address, tokenization and arithmetic. Vectors with different ids are never mixed. */
   readonly id: string;
   /** The length of every vector. */
   readonly dimensions: number;

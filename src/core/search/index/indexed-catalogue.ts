@@ -287,7 +287,20 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
   /** A query and its clauses are embedded in one pass. */
   ask(query: string): Asked {
     const { terms, sentences, clauses } = this.#textsOf(query);
-    return { text: query, terms, embedded: this.#embedded(sentences, clauses) };
+    const all = this.queryVectors.of([...sentences, ...clauses.map(({ passage }) => passage)]);
+    const vectorsOf = (from: number, to: number) => all.then(vectors => vectors.slice(from, to));
+    const { length } = sentences;
+    return {
+      text: query,
+      terms,
+      vectors: vectorsOf(0, length),
+      clauses: clauses.map((clause, at) => ({
+        text: wordsOf(clause.passage),
+        terms: clause.terms,
+        vectors: vectorsOf(length + at, length + at + 1),
+        clauses: [],
+      })),
+    };
   }
 
   #textsOf(query: string): ReturnType<typeof textsOf> {
@@ -296,22 +309,6 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
       return term === undefined ? 0 : this.frequencyOf(term);
     };
     return textsOf(query, text => this.#spelling?.correct(text, { isOrdinary: isOrdinaryWord, frequencyOf }));
-  }
-
-  async #embedded(
-    sentences: readonly string[],
-    clauses: ReturnType<typeof textsOf>['clauses'],
-  ): Asked['embedded'] {
-    const all = await this.queryVectors.of([...sentences, ...clauses.map(({ passage }) => passage)]);
-    const ofClauses = all.slice(sentences.length);
-    return {
-      vectors: all.slice(0, sentences.length),
-      clauses: clauses.map(({ passage, terms }, at) => ({
-        text: wordsOf(passage),
-        terms,
-        embedded: Promise.resolve({ vectors: ofClauses.slice(at, at + 1), clauses: [] }),
-      })),
-    };
   }
 
   /**

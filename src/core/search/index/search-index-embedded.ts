@@ -102,8 +102,8 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
       yield* await this.#indexablesOf(page, undefined, signal);
   }
 
-  async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
-    const { vectors } = await embedded;
+  async find({ terms, vectors: embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
+    const vectors = await embedded;
     // No await from here on: a query sees every server before or after an update, never half of it.
     const { current } = this.#servers;
     const candidates = bestOfEach(current.score(terms, current.cosines(vectors)), count);

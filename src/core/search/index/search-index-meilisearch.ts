@@ -167,7 +167,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     };
   }
 
-  async find({ terms, embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
+  async find({ terms, vectors: embedded }: Asked, count = CANDIDATES_BY_EACH): Promise<Findings> {
     let { replacements } = this.#known;
     const { epoch, statistics } = this.#known;
     const asked: Comparison = {
@@ -179,7 +179,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     };
     // Meanwhile the query is embedded.
     const searchedByKeyword = this.#byKeyword(asked, count);
-    const { vectors } = await embedded;
+    const vectors = await embedded;
     asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);

@@ -28,13 +28,8 @@ export interface Asked {
   readonly text: string;
   /** Different terms. */
   readonly terms: readonly string[];
-  /** Never rejects. */
-  readonly embedded: Promise<Embedded>;
-}
-
-interface Embedded {
-  /** Unit vectors, one per sentence; none if the embedder fails. */
-  readonly vectors: readonly Float32Array[];
+  /** Unit vectors, one per sentence; none if the embedder fails. Never rejects. */
+  readonly vectors: Promise<readonly Float32Array[]>;
   /** The clauses of a query that asks for two or three things, to be found one by one; a clause has none. */
   readonly clauses: readonly Asked[];
 }
@@ -43,7 +38,7 @@ interface Embedded {
 export interface Findings {
   /** Every server among the best by meaning or by keyword, in no particular order. */
   readonly candidates: readonly Candidate[];
-  readonly vectors: Embedded['vectors'];
+  readonly vectors: readonly Float32Array[];
 }
 
 /**

@@ -143,8 +143,8 @@ describe('embed', () => {
 });
 
 describe('id', () => {
-  it('names model, weights and tokenization', () => {
-    expect(embedder.id).toBe(`switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:wordpiece-256-v1`);
+  it('names model, weights, tokenization and arithmetic', () => {
+    expect(embedder.id).toBe(`switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:wordpiece-256-v1:i16`);
   });
 });
 

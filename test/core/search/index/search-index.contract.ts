@@ -97,9 +97,9 @@ export function describeSearchIndex(
       const { index } = started;
       await update(index, { upserted: [weather, mail] });
       const asked = index.ask('search the inbox today and then tell me the forecast');
-      const { clauses } = await asked.embedded;
+      const { clauses } = asked;
       expect(clauses.map(({ text }) => text)).toEqual(['search the inbox today', 'tell me the forecast']);
-      const vectors = await Promise.all(clauses.map(async ({ embedded }) => (await embedded).vectors));
+      const vectors = await Promise.all(clauses.map(({ vectors: own }) => own));
       expect(vectors.map(one => one.length)).toEqual([1, 1]);
       const best = async (clause: Asked) =>
         (await index.find(clause)).candidates.toSorted((a, b) => b.semantic - a.semantic)[0]?.serverId;
@@ -235,7 +235,7 @@ export function describeSearchIndex(
       await update(index, { upserted: many(6, 'old') });
       const asked = index.ask('zebra quagga');
       const { promise, resolve } = Promise.withResolvers<void>();
-      const finding = index.find({ ...asked, embedded: promise.then(() => asked.embedded) });
+      const finding = index.find({ ...asked, vectors: promise.then(() => asked.vectors) });
       await update(index, { upserted: many(3, 'new').concat(server('quagga', 'Quagga.')) });
       resolve();
       const scoresOf = ({ candidates }: Awaited<typeof finding>) =>

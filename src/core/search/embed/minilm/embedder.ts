@@ -14,6 +14,8 @@ export { WeightsUnavailable } from './weights.ts';
 
 const MAX_DEFAULT_THREADS = 4;
 const ADAPTER = new URL('query-adapter.bin', import.meta.url);
+/** How the kernel computes; another way gives other last bits. */
+const ARITHMETIC = 'i16';
 
 interface MiniLmOptions {
   /**
@@ -67,7 +69,7 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   }
 
   return {
-    id: `switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:${TOKENIZATION}`,
+    id: `switchboard-minilm:${WEIGHTS_SHA256.slice(0, 16)}:${TOKENIZATION}:${ARITHMETIC}`,
     dimensions: DIMENSIONS,
     words: new Set([...vocabulary.keys()].filter(piece => /^[a-z]+$/.test(piece))),
     embed,

@@ -7,7 +7,7 @@
  * row-major f32.
  */
 
-import { expOfNegative, HIDDEN, HIDDEN_BYTES, sum4 } from './simd.as';
+import { expOfNegative, HIDDEN, HIDDEN_BYTES, max4, sum4 } from './simd.as';
 
 export { attention } from './attention.as';
 
@@ -19,17 +19,21 @@ function loadBytes(address: usize): v128 {
 }
 
 /**
- * Packs an int8 [inner, columns] weight into panels of eight columns, [columns / 8][inner][8], the order in which `gemm` reads
- * them. They stay 8-bit: as floats they would not fit into a processor's cache, and a short text costs little more than
+ * Packs an int8 [inner, columns] weight into panels of eight columns, [columns / 8][inner / 2][8][2], the order in which `gemm`
+ * reads them. They stay 8-bit: as floats they would not fit into a processor's cache, and a short text costs little more than
  * reading them.
  */
 export function pack(bytes: usize, inner: i32, columns: i32, out: usize): void {
   for (let column = 0; column < columns; column += 8) {
-    let row = bytes + <usize>column;
-    for (let k = 0; k < inner; k++) {
-      store<u64>(out, load<u64>(row));
-      row += <usize>columns;
-      out += 8;
+    let upper = bytes + <usize>column;
+    for (let k = 0; k < inner; k += 2) {
+      const lower = upper + <usize>columns;
+      for (let c: usize = 0; c < 8; c++) {
+        store<u8>(out, load<u8>(upper + c));
+        store<u8>(out, load<u8>(lower + c), 1);
+        out += 2;
+      }
+      upper = lower + <usize>columns;
     }
   }
 }
@@ -49,39 +53,62 @@ export function embed(ids: usize, count: i32, table: usize, scales: usize, out: 
   }
 }
 
-/** Converts a panel, `count` (a multiple of 4) signed bytes, to floats. */
-function widen(bytes: usize, count: i32, out: usize): void {
-  const end = bytes + <usize>count;
-  while (bytes < end) {
-    v128.store(out, loadBytes(bytes));
-    bytes += 4;
-    out += 16;
-  }
+/** The largest quantized activation: a sum of 1,536 products with 8-bit weights still fits into 32 bits. */
+const LARGEST: f32 = 8191;
+
+/** Returns four floats times `factor`, rounded to i32. */
+function rounded(address: usize, factor: v128): v128 {
+  return i32x4.trunc_sat_f32x4_s(f32x4.nearest(f32x4.mul(v128.load(address), factor)));
 }
 
 /**
- * Computes out [rows, columns] = a [rows, inner] * panels * scales + bias, with one scale per column. `rows` is a multiple of
- * 4, `columns` of 8; `floats` is scratch for one panel, [inner, 8]. Each output row is computed in the same order whatever the other rows are, so a text's
- * vector does not depend on its batch.
+ * Quantizes a [rows, inner] to i16 `out` [rows, inner], with one scale per row in `scales`. `inner` is a multiple of 8. A row of zeros
+ * gives zeros.
+ */
+export function quantize(a: usize, rows: i32, inner: i32, out: usize, scales: usize): void {
+  const rowBytes: usize = (<usize>inner) << 2;
+  for (let row = 0; row < rows; row++) {
+    const end = a + rowBytes;
+    let highest = f32x4.splat(0);
+    for (let p = a; p < end; p += 16) highest = f32x4.max(highest, f32x4.abs(v128.load(p)));
+    const largest = max4(highest);
+    store<f32>(scales, largest / LARGEST);
+    const factor = f32x4.splat(largest > 0 ? LARGEST / largest : 0);
+    while (a < end) {
+      v128.store(out, i16x8.narrow_i32x4_s(rounded(a, factor), rounded(a + 16, factor)));
+      a += 32;
+      out += 16;
+    }
+    scales += 4;
+  }
+}
+
+/** Writes four sums as floats: sums * rowScale * scales + bias. */
+function scaled(out: usize, sums: v128, rowScale: v128, scales: v128, bias: v128): void {
+  v128.store(out, f32x4.add(f32x4.mul(f32x4.convert_i32x4_s(sums), f32x4.mul(rowScale, scales)), bias));
+}
+
+/**
+ * Computes out [rows, columns] = a * aScales * panels * scales + bias, for i16 `a` [rows, inner] of `quantize`; `scales` has one
+ * per column. `rows` is a multiple of 4, `inner` of 2, `columns` of 8. Sums are exact, so a text's vector depends neither on its
+ * batch nor on the order of additions.
  */
 export function gemm(
   a: usize,
+  aScales: usize,
   rows: i32,
   inner: i32,
   panels: usize,
   columns: i32,
   scales: usize,
   bias: usize,
-  floats: usize,
   out: usize,
 ): void {
-  const rowBytes: usize = (<usize>inner) << 2;
+  const rowBytes: usize = (<usize>inner) << 1;
   const outBytes: usize = (<usize>columns) << 2;
   const panelBytes = (<usize>inner) << 3;
-  const zero = f32x4.splat(0);
+  const zero = i32x4.splat(0);
   for (let column = 0; column < columns; column += 8) {
-    widen(panels, inner << 3, floats);
-    panels += panelBytes;
     const leftScale = v128.load(scales + ((<usize>column) << 2));
     const rightScale = v128.load(scales + ((<usize>column) << 2), 16);
     const left = v128.load(bias + ((<usize>column) << 2));
@@ -92,7 +119,7 @@ export function gemm(
       let a2 = a1 + rowBytes;
       let a3 = a2 + rowBytes;
       const end = a1;
-      let p = floats;
+      let p = panels;
       let c00 = zero;
       let c01 = zero;
       let c10 = zero;
@@ -102,39 +129,46 @@ export function gemm(
       let c30 = zero;
       let c31 = zero;
       while (a0 < end) {
-        const x = v128.load(p);
-        const y = v128.load(p, 16);
+        const x = v128.load_ext<i8>(p);
+        const y = v128.load_ext<i8>(p, 8);
+        // Two numbers of each row, for two rows of four columns.
         let s = v128.load32_splat(a0);
-        c00 = f32x4.add(c00, f32x4.mul(s, x));
-        c01 = f32x4.add(c01, f32x4.mul(s, y));
+        c00 = i32x4.add(c00, i32x4.dot_i16x8_s(s, x));
+        c01 = i32x4.add(c01, i32x4.dot_i16x8_s(s, y));
         s = v128.load32_splat(a1);
-        c10 = f32x4.add(c10, f32x4.mul(s, x));
-        c11 = f32x4.add(c11, f32x4.mul(s, y));
+        c10 = i32x4.add(c10, i32x4.dot_i16x8_s(s, x));
+        c11 = i32x4.add(c11, i32x4.dot_i16x8_s(s, y));
         s = v128.load32_splat(a2);
-        c20 = f32x4.add(c20, f32x4.mul(s, x));
-        c21 = f32x4.add(c21, f32x4.mul(s, y));
+        c20 = i32x4.add(c20, i32x4.dot_i16x8_s(s, x));
+        c21 = i32x4.add(c21, i32x4.dot_i16x8_s(s, y));
         s = v128.load32_splat(a3);
-        c30 = f32x4.add(c30, f32x4.mul(s, x));
-        c31 = f32x4.add(c31, f32x4.mul(s, y));
-        p += 32;
+        c30 = i32x4.add(c30, i32x4.dot_i16x8_s(s, x));
+        c31 = i32x4.add(c31, i32x4.dot_i16x8_s(s, y));
+        p += 16;
         a0 += 4;
         a1 += 4;
         a2 += 4;
         a3 += 4;
       }
+      const rowScales = aScales + ((<usize>row) << 2);
       let o = out + <usize>row * outBytes + ((<usize>column) << 2);
-      v128.store(o, f32x4.add(f32x4.mul(c00, leftScale), left));
-      v128.store(o, f32x4.add(f32x4.mul(c01, rightScale), right), 16);
+      let rowScale = v128.load32_splat(rowScales);
+      scaled(o, c00, rowScale, leftScale, left);
+      scaled(o + 16, c01, rowScale, rightScale, right);
       o += outBytes;
-      v128.store(o, f32x4.add(f32x4.mul(c10, leftScale), left));
-      v128.store(o, f32x4.add(f32x4.mul(c11, rightScale), right), 16);
+      rowScale = v128.load32_splat(rowScales, 4);
+      scaled(o, c10, rowScale, leftScale, left);
+      scaled(o + 16, c11, rowScale, rightScale, right);
       o += outBytes;
-      v128.store(o, f32x4.add(f32x4.mul(c20, leftScale), left));
-      v128.store(o, f32x4.add(f32x4.mul(c21, rightScale), right), 16);
+      rowScale = v128.load32_splat(rowScales, 8);
+      scaled(o, c20, rowScale, leftScale, left);
+      scaled(o + 16, c21, rowScale, rightScale, right);
       o += outBytes;
-      v128.store(o, f32x4.add(f32x4.mul(c30, leftScale), left));
-      v128.store(o, f32x4.add(f32x4.mul(c31, rightScale), right), 16);
+      rowScale = v128.load32_splat(rowScales, 12);
+      scaled(o, c30, rowScale, leftScale, left);
+      scaled(o + 16, c31, rowScale, rightScale, right);
     }
+    panels += panelBytes;
   }
 }
 

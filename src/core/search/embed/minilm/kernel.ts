@@ -7,15 +7,16 @@ import { readFileSync } from 'node:fs';
 export interface Kernel {
   pack(bytes: number, inner: number, columns: number, out: number): void;
   embed(ids: number, count: number, table: number, scales: number, out: number): void;
+  quantize(a: number, rows: number, inner: number, out: number, scales: number): void;
   gemm(
     a: number,
+    aScales: number,
     rows: number,
     inner: number,
     panels: number,
     columns: number,
     scales: number,
     bias: number,
-    floats: number,
     out: number,
   ): void;
   attention(qkv: number, count: number, scores: number, out: number): void;

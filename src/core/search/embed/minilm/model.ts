@@ -142,8 +142,9 @@ function planScratch(base: number) {
     scores: take(MAX_ROWS),
     ids: take(MAX_ROWS),
     out: take(MAX_VECTORS * DIMENSIONS),
-    /** The panel of the current multiplication. */
-    panel: take(FEED_FORWARD * 8),
+    /** The left side of the current multiplication, in 16 bits, and its scales. */
+    quantized: take((MAX_ROWS * FEED_FORWARD) / 2),
+    rowScales: take(MAX_ROWS),
     bytes: bump.size,
   };
 }
@@ -172,7 +173,9 @@ export function createForwardPass(
   const at = planScratch(scratch);
 
   function affine(input: number, rows: number, inner: number, map: Dense, columns: number, out: number) {
-    kernel.gemm(input, rows, inner, map.panels, columns, map.scales, map.bias, at.panel, out);
+    const { quantized, rowScales } = at;
+    kernel.quantize(input, rows, inner, quantized, rowScales);
+    kernel.gemm(quantized, rowScales, rows, inner, map.panels, columns, map.scales, map.bias, out);
   }
 
   function encodeLayer(layer: Layer, lengths: readonly number[], rows: number): void {

@@ -1,9 +1,13 @@
-import type { Answerability } from '../../src/core/search/ranking.ts';
+import type { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
+import { largest } from '../../src/core/search/index/vectors.ts';
+import type { LinearTest } from '../../src/core/search/tuning.ts';
+import { cosinesOf } from './quality.ts';
+import type { TuneQuery, TuneSet } from './tune-set.ts';
 
-/** A request as answerability is judged by: the best evidence for it in one catalogue, and what it is itself. */
+/** A request, and the best evidence for it in one catalogue. */
 export interface Request {
   readonly set: string;
-  /** What is learned for a request in cross-fitting is learned without its group: a set, or a part of a set that only tunes this. */
+  /** What is learned for a request in cross-fitting is learned without its group: a set, or a part of a set. */
   readonly group: string;
   /** The best calibrated-free cosine and the best keyword score of any server. */
   readonly semantic: number;
@@ -12,55 +16,86 @@ export interface Request {
   readonly vector: Float32Array;
 }
 
-/** The share of the answerable requests that may be turned away. At .006, only 75 % of the unanswerable ones are. */
-const TURNED_AWAY = 0.008;
+/** The parts of a set that are held out in turn. */
+const PARTS = 5;
 const RIDGE = 0.015;
 
+/** @param isOneGroup true: the requests of a set are held out together, otherwise in parts */
+export const requestsOf = (
+  set: TuneSet,
+  queries: readonly TuneQuery[],
+  adapter: QueryAdapter,
+  isOneGroup = false,
+): Request[] =>
+  queries.map((query, at) => ({
+    set: set.name,
+    group: isOneGroup ? set.name : `part ${at % PARTS}`,
+    semantic: largest(cosinesOf(set, query, adapter)),
+    keyword: largest(query.keyword),
+    vector: meanOf(query.sentences.map(sentence => adapter.apply(sentence))),
+  }));
+
+function meanOf(vectors: readonly Float32Array[]): Float32Array {
+  const sum = new Float32Array(vectors[0]?.length ?? 0);
+  for (const vector of vectors)
+    for (const [i, value] of vector.entries()) sum[i] = (sum[i] ?? 0) + value / vectors.length;
+  return sum;
+}
+
 interface Fitted {
-  readonly answerability: Answerability;
-  /** Shares turned away, each judged by a direction that was learned without it. */
-  readonly answerable: Readonly<Record<string, number>>;
+  /** At least 0 for what is more likely true than not. */
+  readonly test: LinearTest;
+  /** Returns the value for a request that it was fitted on, by a direction that was learned without its group. */
+  readonly heldOut: (one: Request) => number;
 }
 
 /**
- * Two logistic regressions: one from the request's vector alone (is it a request for a service at all), then one from that,
- * the best cosine and the best keyword score. For the second, and for the threshold, the first is cross-fitted by group.
+ * Two logistic regressions: one from the request's vector alone, then one from that, the best cosine and the best keyword score. For the
+ * second, the first is cross-fitted by group.
+ * @param yes requests of which something holds
+ * @param no those of which it does not
+ * @param unevidenced requests of either kind that teach the first only: they have no evidence of their own
  */
-export function fitAnswerability(answerable: readonly Request[], unanswerable: readonly Request[]): Fitted {
+export function fitLinearTest(
+  yes: readonly Request[],
+  no: readonly Request[],
+  unevidenced: { readonly yes: readonly Request[]; readonly no: readonly Request[] } = { yes: [], no: [] },
+): Fitted {
   const held = new Map<Request, number>();
-  const all = [...answerable, ...unanswerable];
+  const all = [...yes, ...no];
   for (const group of new Set(all.map(one => one.group))) {
     const others = (requests: readonly Request[]) => requests.filter(one => one.group !== group);
-    const direction = directionOf(others(answerable), others(unanswerable));
+    const direction = directionOf([...others(yes), ...unevidenced.yes], [...others(no), ...unevidenced.no]);
     for (const one of all) if (one.group === group) held.set(one, dot(direction, one.vector));
   }
   const features = (one: Request) => [one.semantic, one.keyword, held.get(one) ?? 0];
-  const samples = weighted(answerable, unanswerable, features);
-  const { bias, weights } = logistic(samples, 0);
-  const score = (one: Request) => bias + dot(weights, features(one));
-  const sorted = answerable.map(score).sort((a, b) => a - b);
-  const threshold = sorted[Math.floor(sorted.length * TURNED_AWAY)] ?? 0;
+  const { bias, weights } = logistic(weighted(yes, no, features), 0);
   const [semantic = 0, keyword = 0, request = 0] = weights;
-  const direction = directionOf(answerable, unanswerable);
+  const direction = directionOf([...yes, ...unevidenced.yes], [...no, ...unevidenced.no]);
   return {
-    answerability: {
-      bias: rounded(bias - threshold),
+    test: {
+      bias: rounded(bias),
       semantic: rounded(semantic),
       keyword: rounded(keyword),
       request: Array.from(direction, value => rounded(value * request)),
     },
-    answerable: Object.fromEntries(
-      Object.entries(Object.groupBy(answerable, ({ set }) => set)).map(([set, own = []]) => [
-        set,
-        own.filter(one => score(one) < threshold).length / own.length,
-      ]),
-    ),
+    heldOut: one => bias + dot(weights, features(one)),
   };
 }
 
-const directionOf = (answerable: readonly Request[], unanswerable: readonly Request[]): number[] =>
+/** Returns the value that a share of requests are below. */
+export const quantile = (values: readonly number[], share: number): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? 0;
+
+/** Returns the test that is true from another value on. */
+export const trueFrom = (value: number, test: LinearTest): LinearTest => ({
+  ...test,
+  bias: rounded(test.bias - value),
+});
+
+const directionOf = (yes: readonly Request[], no: readonly Request[]): number[] =>
   logistic(
-    weighted(answerable, unanswerable, ({ vector }) => vector),
+    weighted(yes, no, ({ vector }) => vector),
     RIDGE,
   ).weights;
 
@@ -70,10 +105,10 @@ interface Sample {
   readonly weight: number;
 }
 
-/** Every set counts as much as another of its kind, and the answerable ones together as much as the others. */
+/** Every set counts as much as another of its kind, and either kind as much as the other. */
 function weighted(
-  answerable: readonly Request[],
-  unanswerable: readonly Request[],
+  yes: readonly Request[],
+  no: readonly Request[],
   features: (one: Request) => ArrayLike<number>,
 ): Sample[] {
   const samples = (requests: readonly Request[], y: 0 | 1): Sample[] => {
@@ -82,7 +117,7 @@ function weighted(
       own.map(one => ({ x: features(one), y, weight: 0.5 / sets.length / own.length })),
     );
   };
-  return [...samples(answerable, 1), ...samples(unanswerable, 0)];
+  return [...samples(yes, 1), ...samples(no, 0)];
 }
 
 const STEPS = 400;
