@@ -1,9 +1,10 @@
 /**
- * Learns which requests a general search of the web serves best: npm run tune:general -- [--write]
+ * Learns which requests a general search of the web serves best: npm run tune:general -- FOLDER [--data FOLDER] [--write]
  *
- * From natural.jsonl and lookups.jsonl in bench/training/, and from the examples of the shipped catalogue. Prints for how many requests
- * of each set it gives a search of the web a place; for those that it learned from by a test that was learned without them. With --write
- * it replaces `general` in the tuning of the model.
+ * From natural.jsonl and lookups.jsonl in bench/training/, from the examples of the shipped catalogue, and from the sets of FOLDER (see
+ * tune.ts), whose requests other servers serve. Prints for how many requests of each set it gives a search of the web a place; for
+ * those that it learned from by a test that was learned without them. With --write it replaces `general` in the tuning of the model.
+ * --data keeps the vectors for the next run.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -27,7 +28,7 @@ import {
   trueFrom,
   type Request,
 } from './tuning/linear-test-training.ts';
-import { readTuneSet } from './tuning/tune-set.ts';
+import { readTuneSet, readTuneSets } from './tuning/tune-set.ts';
 
 const MODEL = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
 const SHIPPED = path.join(import.meta.dirname, '../catalogue');
@@ -57,12 +58,23 @@ const labelSchema = z.object({
   general: z.enum(['best', 'fits']).optional(),
 });
 
-const { values } = parseArgs({ options: { write: { type: 'boolean' } } });
-await tune();
+/** The name of the sets of FOLDER together, so that they count as much as natural.jsonl; and the most requests of each. */
+const ELSEWHERE = 'other catalogues';
+const MOST_ELSEWHERE = 400;
 
-async function tune(): Promise<void> {
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { data: { type: 'string' }, write: { type: 'boolean' } },
+});
+const [folder] = positionals;
+if (folder === undefined) {
+  console.error('Usage: npm run tune:general -- FOLDER [--data FOLDER] [--write]');
+  process.exitCode = 2;
+} else await tune(folder);
+
+async function tune(from: string): Promise<void> {
   const embedder = await createMiniLmEmbedder();
-  const database = await openDatabase();
+  const database = await openDatabase(values.data);
   const shippedFile = path.join(SHIPPED, 'vectors.bin');
   const cache = await VectorCache.open({ embedder, db: database.db, log: createLog('info'), shippedFile });
   const adapter = QueryAdapter.decode(
@@ -74,6 +86,11 @@ async function tune(): Promise<void> {
     const set = await readTuneSet({ name: path.basename(file), corpus, queries: file, embedder, cache });
     return requestsOf(set, set.queries, adapter);
   };
+  const elsewhere = (await readTuneSets(from, { embedder, cache })).flatMap(set => {
+    const every = Math.ceil(set.queries.length / MOST_ELSEWHERE);
+    const queries = set.queries.filter((_query, at) => at % every === 0);
+    return requestsOf(set, queries, adapter, { set: ELSEWHERE, group: set.name });
+  });
   const natural = await read(NATURAL);
   const lookups = await read(LOOKUPS);
   const untuned = await Promise.all(
@@ -86,7 +103,7 @@ async function tune(): Promise<void> {
   );
   await embedder.close();
   await database.close();
-  const general = learn({ natural, labels: await readLabels(), lookups, examples, untuned });
+  const general = learn({ natural, labels: await readLabels(), lookups, elsewhere, examples, untuned });
   if (!values.write) return;
   const file = path.join(MODEL, 'tuning.json');
   const tuning = z.looseObject({}).parse(JSON.parse(await readFile(file, 'utf8')));
@@ -98,16 +115,17 @@ interface Learned {
   /** Of `natural`. */
   readonly labels: readonly z.infer<typeof labelSchema>[];
   readonly lookups: readonly Request[];
+  readonly elsewhere: readonly Request[];
   readonly examples: Examples;
   readonly untuned: readonly { readonly name: string; readonly requests: readonly Request[] }[];
 }
 
-function learn({ natural, labels, lookups, examples, untuned }: Learned): GeneralSearchTuning {
+function learn({ natural, labels, lookups, elsewhere, examples, untuned }: Learned): GeneralSearchTuning {
   const best = natural.filter((_one, at) => labels[at]?.general === 'best');
   const others = natural.filter(
     (_one, at) => labels[at]?.general !== 'best' && labels[at]?.relevant_servers.length !== 0,
   );
-  const { test, heldOut } = fitLinearTest([...best, ...lookups], others, examples);
+  const { test, heldOut } = fitLinearTest([...best, ...lookups], [...others, ...elsewhere], examples);
   const first = quantile(others.map(heldOut), 1 - FIRST);
   const likely = quantile(others.map(heldOut), 1 - AMONG_THREE) - first;
   const general = { ...trueFrom(first, test), likely: Number(likely.toFixed(4)), tool: TOOL };
@@ -131,6 +149,12 @@ function learn({ natural, labels, lookups, examples, untuned }: Learned): Genera
     row(
       'natural.jsonl, where another server is best',
       others.map(one => heldOut(one) - first),
+    ),
+    ...Object.entries(Object.groupBy(elsewhere, ({ group }) => group)).map(([name, own = []]) =>
+      row(
+        name,
+        own.map(one => heldOut(one) - first),
+      ),
     ),
     ...untuned.map(({ name, requests }) => row(name, requests.map(valueIn))),
   ]);

@@ -6,7 +6,7 @@
  * it has not seen; with --write puts them into src/core/search/embed/minilm/: `npm run tune:general` is due afterwards. --data keeps the
  * vectors for the next run.
  */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
@@ -34,7 +34,7 @@ import {
   toolQualityOf,
   type ToolQuality,
 } from './tuning/quality.ts';
-import { readTuneSet, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
+import { readTuneSet, readTuneSets, type TuneQuery, type TuneSet } from './tuning/tune-set.ts';
 
 const OUT = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
 const UNANSWERABLE = path.join(import.meta.dirname, 'unanswerable.jsonl');
@@ -66,16 +66,8 @@ async function tune(from: string): Promise<void> {
   const cache = await VectorCache.open({ embedder, db: database.db, log: createLog('info') });
   const read = (name: string, corpus: string, queries: string) =>
     readTuneSet({ name, corpus, queries, embedder, cache });
-  const files = (await readdir(from)).sort();
-  const sets: TuneSet[] = [];
-  let metatool: string | undefined;
-  for (const corpus of files) {
-    const name = /^(.+)\.corpus\.jsonl/.exec(corpus)?.[1];
-    const queries = files.find(file => file.startsWith(`${name}.queries.jsonl`));
-    if (name === undefined || queries === undefined) continue;
-    sets.push(await read(name, path.join(from, corpus), path.join(from, queries)));
-    if (name === 'metatool') metatool = path.join(from, corpus);
-  }
+  const sets = await readTuneSets(from, { embedder, cache });
+  const metatool = sets.find(({ name }) => name === 'metatool')?.corpus;
   const untuned: TuneSet[] = [];
   for (const name of UNTUNED)
     untuned.push(await read(`shipped, ${name}`, SHIPPED, path.join(import.meta.dirname, name)));
@@ -232,7 +224,7 @@ function showAnswerability(
   adapter: QueryAdapter,
 ) {
   const requestsOf = (set: TuneSet, queries: readonly TuneQuery[]) =>
-    requestsIn(set, queries, adapter, sets.includes(set));
+    requestsIn(set, queries, adapter, sets.includes(set) ? { group: set.name } : {});
   const able = [...sets, ...loose].flatMap(set => requestsOf(set, answered(set)));
   const { test, heldOut } = fitLinearTest(able, [
     ...nothings.flatMap(set => requestsOf(set, set.queries)),

@@ -20,16 +20,16 @@ export interface Request {
 const PARTS = 5;
 const RIDGE = 0.015;
 
-/** @param isOneGroup true: the requests of a set are held out together, otherwise in parts */
+/** @param named the set and the group of all; by default the set's own name, and a group for each part of it */
 export const requestsOf = (
   set: TuneSet,
   queries: readonly TuneQuery[],
   adapter: QueryAdapter,
-  isOneGroup = false,
+  named: { readonly set?: string; readonly group?: string } = {},
 ): Request[] =>
   queries.map((query, at) => ({
-    set: set.name,
-    group: isOneGroup ? set.name : `part ${at % PARTS}`,
+    set: named.set ?? set.name,
+    group: named.group ?? `part ${at % PARTS}`,
     semantic: largest(cosinesOf(set, query, adapter)),
     keyword: largest(query.keyword),
     vector: meanOf(query.sentences.map(sentence => adapter.apply(sentence))),

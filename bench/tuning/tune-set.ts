@@ -1,3 +1,5 @@
+import { readdir } from 'node:fs/promises';
+import path from 'node:path';
 import { readEntries } from '../../src/core/catalogue/import-file.ts';
 import { Bm25, BM25 } from '../../src/core/search/index/bm25.ts';
 import { documentsOf, tokenize, textsOf } from '../../src/core/search/documents.ts';
@@ -25,6 +27,7 @@ export interface TuneQuery {
  */
 export interface TuneSet {
   readonly name: string;
+  readonly corpus: string;
   readonly servers: number;
   /** Rows `start[s]` up to `start[s + 1]` are the parts of server s. */
   readonly start: Uint32Array;
@@ -41,6 +44,23 @@ interface TuneSetParts {
   readonly every?: number;
   readonly embedder: Embedder;
   readonly cache: VectorCache;
+}
+
+/** Reads the sets of a folder: NAME.corpus.jsonl and NAME.queries.jsonl, or .gz. */
+export async function readTuneSets(
+  folder: string,
+  parts: Pick<TuneSetParts, 'embedder' | 'cache'>,
+): Promise<TuneSet[]> {
+  const files = (await readdir(folder)).sort();
+  const sets: TuneSet[] = [];
+  for (const corpus of files) {
+    const name = /^(.+)\.corpus\.jsonl/.exec(corpus)?.[1];
+    const queries = files.find(file => file.startsWith(`${name}.queries.jsonl`));
+    if (name === undefined || queries === undefined) continue;
+    const [from, asked] = [path.join(folder, corpus), path.join(folder, queries)];
+    sets.push(await readTuneSet({ name, corpus: from, queries: asked, ...parts }));
+  }
+  return sets;
 }
 
 export async function readTuneSet({
@@ -101,6 +121,7 @@ export async function readTuneSet({
   let next = 0;
   return {
     name,
+    corpus,
     servers: documents.length,
     start,
     store,
