@@ -109,6 +109,7 @@ async function tune(from: string): Promise<void> {
   const { general } = z.object({ general: z.unknown() }).parse(JSON.parse(await readFile(file, 'utf8')));
   const tuning = { embedder: embedder.id, spread: SPREAD, calibration, answerability, general };
   await writeFile(file, `${JSON.stringify(tuning)}\n`);
+  console.log('Now run `npm run tune:general -- FOLDER --write`.');
 }
 
 function answered({ queries }: TuneSet): TuneQuery[] {

@@ -51,7 +51,7 @@ interface Ranked {
   readonly table: readonly CalibrationPoint[] | undefined;
   /** False: nothing in the catalogue can probably serve the query; except a general search of the web, if that has a place. */
   readonly isAnswerable: boolean;
-  /** The place among them of a general search of the web; undefined: as ranked. */
+  /** The place among the servers of a general search of the web; undefined: as ranked. */
   readonly general: GeneralPlace | undefined;
 }
 
@@ -65,13 +65,18 @@ export interface Examined {
 }
 
 const NOTHING: Ranked = { servers: [], table: undefined, isAnswerable: false, general: undefined };
-/** A request that only a general search of the web fits. Of 1,242 servers that it was not made for, 14 with a near tool all are one. */
+/**
+ * A request that only a general search of the web fits. Of 1,242 servers that it was not made for, 14 have a tool near it, and all 14 are
+ * general searches.
+ */
 export const GENERAL_REQUEST =
   'Search the web with a search engine and get results. Search the web for real-time information about any topic.';
 /** A server that is not among so many has nothing to do with a query. */
 const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
 const CANDIDATES_OF_A_CLAUSE = 30;
+/** More than a catalogue has general searches. */
+const CANDIDATES_OF_GENERAL_REQUEST = 400;
 
 /** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, and orders them. */
 export class Ranker {
@@ -103,42 +108,51 @@ export class Ranker {
     const { table, general } = found;
     const searches = general ? await this.#generalSearches().catch(() => []) : [];
     const servers = found.isAnswerable || searches.length > 0 ? found.servers : [];
-    const ranking = withGeneralSearch(
-      withBestOfEach(servers, servers.length === 0 ? [] : best),
-      searches,
-      general,
+    const ranking = withBestOfEach(
+      withGeneralSearch(servers, searches, general),
+      servers.length === 0 ? [] : best,
     );
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
   }
 
   /**
-   * Returns the servers with a tool that searches the web for anything, best first. They are found once for each state of the index;
-   * none while the embedder fails.
+   * Returns the servers with a tool that searches the web for anything, best first; their numbers are those for `GENERAL_REQUEST`. They
+   * are found once for each state of the index; none during an outage.
    */
   async #generalSearches(): Promise<readonly FusedServer[]> {
     const { index, use, catalogue } = this.#parts;
+    if (index.degraded !== undefined) return [];
     const { epoch } = index;
     if (this.#general?.epoch !== epoch) {
-      const found = index.find(index.ask(GENERAL_REQUEST));
+      const found = index.find(index.ask(GENERAL_REQUEST), CANDIDATES_OF_GENERAL_REQUEST);
       this.#general = { epoch, found };
-      found.catch(() => (this.#general = undefined));
+      const forget = () => {
+        if (this.#general?.found === found) this.#general = undefined;
+      };
+      // An outage meanwhile may have left some out.
+      found.then(() => index.degraded !== undefined && forget(), forget);
     }
-    const least = tuningOf(index.embedderId)?.general.tool ?? Infinity;
     const { candidates } = await this.#general.found;
-    const searches = candidates.filter(({ tools }) => largest(tools.semantic) >= least);
-    return fuse(searches, use).filter(
+    const { spread = 0, general } = tuningOf(index.embedderId) ?? {};
+    const searches = candidates
+      .filter(({ tools }) => largest(tools.semantic) >= (general?.tool ?? Infinity))
+      .map(candidate => correctedBy(spread, candidate));
+    return demote(fuse(searches, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE).filter(
       ({ serverId }) => catalogue.get(serverId)?.active && !this.#isDead(serverId),
     );
   }
 
   /** Returns the best server for each clause of a query. */
   async #bestOfClauses({ clauses }: Asked): Promise<FusedServer[]> {
+    const { index } = this.#parts;
     // During an outage, more searches would only take longer.
-    if (this.#parts.index.degraded !== undefined) return [];
-    const ranked = clauses.map(clause =>
-      this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING),
+    if (index.degraded !== undefined) return [];
+    const ranked = await Promise.all(
+      clauses.map(clause => this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING)),
     );
-    return (await Promise.all(ranked)).flatMap(one => (one.isAnswerable ? one.servers.slice(0, 1) : []));
+    // Without vectors, every clause would have a server.
+    if (index.degraded !== undefined) return [];
+    return ranked.flatMap(one => (one.isAnswerable ? one.servers.slice(0, 1) : []));
   }
 
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
@@ -150,7 +164,8 @@ export class Ranker {
     const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true };
     const { servers, table, isAnswerable: mayServe } = await this.#ranked(this.#parts.index.ask(query), wide);
     const turnedAway = servers.find(among);
-    return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable: mayServe };
+    const isAnswerable = mayServe || ranking.length > 0;
+    return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable };
   }
 
   /** @param isForced true: ranks the candidates also if none can probably serve the query */

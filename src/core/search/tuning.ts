@@ -100,7 +100,7 @@ export function valueOf(
 
 /**
  * How far below 0 the answerability of a question may be that a general search leads for: what other servers do says little of it. Of
- * 1,600 such questions 5 in place of 10 % are turned away, of 150 requests that nothing serves one less.
+ * 1,600 such questions 5 in place of 10 % are turned away, and one more of 150 requests that nothing serves gets an answer.
  */
 const DOUBT = 1;
 

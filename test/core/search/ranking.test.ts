@@ -376,6 +376,16 @@ describe('withGeneralSearch', () => {
     expect(ids(withGeneralSearch(ranking.slice(0, 1), searches('z'), 'third'))).toBe('az');
   });
 
+  it('leaves the best servers for clauses among the first five', () => {
+    const best = searches('h');
+    expect(ids(withBestOfEach(withGeneralSearch(ranking, searches('zy'), 'first'), best)).slice(0, 5)).toBe(
+      'zyabh',
+    );
+    expect(ids(withBestOfEach(withGeneralSearch(ranking, searches('z'), 'third'), best)).slice(0, 5)).toBe(
+      'abzch',
+    );
+  });
+
   it('changes nothing without a place, without searches, and for requests that nothing serves', () => {
     expect(withGeneralSearch(ranking, searches('z'), undefined)).toBe(ranking);
     expect(withGeneralSearch(ranking, [], 'first')).toBe(ranking);

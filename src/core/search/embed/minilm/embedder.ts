@@ -19,7 +19,7 @@ const ARITHMETIC = 'i16';
 
 interface MiniLmOptions {
   /**
-   * The number of worker threads; by default one per core, at most 4. Each costs about 2.4 MB and a V8 isolate, but no copy
+   * The number of worker threads; by default one per core, at most 4. Each costs about 3.2 MB and a V8 isolate, but no copy
    * of the weights.
    */
   readonly threads?: number;
