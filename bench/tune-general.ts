@@ -134,8 +134,6 @@ function learn({ natural, labels, lookups, elsewhere, examples, untuned }: Learn
       `${((100 * all.filter(value => value >= from).length) / all.length).toFixed(1)} %`;
     return { set, requests: all.length, 'leads for': share(0), 'at least third for': share(general.likely) };
   };
-  const valueIn = ({ semantic, keyword, vector }: Request) =>
-    valueOf({ candidates: [{ semantic, keyword }], vectors: [vector] }, general) ?? 0;
   console.log('\nA general search of the web');
   console.table([
     row(
@@ -156,7 +154,12 @@ function learn({ natural, labels, lookups, elsewhere, examples, untuned }: Learn
         own.map(one => heldOut(one) - first),
       ),
     ),
-    ...untuned.map(({ name, requests }) => row(name, requests.map(valueIn))),
+    ...untuned.map(({ name, requests }) =>
+      row(
+        name,
+        requests.map(one => valueOf(one, general)),
+      ),
+    ),
   ]);
   return general;
 }

@@ -239,8 +239,7 @@ function showAnswerability(
       own.filter(one => heldOut(one) < least).length / own.length,
     ]),
   );
-  const refused = ({ semantic, keyword, vector }: Request) =>
-    (valueOf({ candidates: [{ semantic, keyword }], vectors: [vector] }, answerability) ?? 0) < 0;
+  const refused = (one: Request) => valueOf(one, answerability) < 0;
   const share = (requests: readonly Request[]) =>
     `${((100 * requests.filter(refused).length) / requests.length).toFixed(1)} %`;
   console.log('\nAnswered with an empty list');

@@ -1,6 +1,6 @@
 import type { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
 import { largest } from '../../src/core/search/index/vectors.ts';
-import type { LinearTest } from '../../src/core/search/tuning.ts';
+import { meanOf, type LinearTest } from '../../src/core/search/tuning.ts';
 import { cosinesOf } from './quality.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
@@ -34,13 +34,6 @@ export const requestsOf = (
     keyword: largest(query.keyword),
     vector: meanOf(query.sentences.map(sentence => adapter.apply(sentence))),
   }));
-
-function meanOf(vectors: readonly Float32Array[]): Float32Array {
-  const sum = new Float32Array(vectors[0]?.length ?? 0);
-  for (const vector of vectors)
-    for (const [i, value] of vector.entries()) sum[i] = (sum[i] ?? 0) + value / vectors.length;
-  return sum;
-}
 
 interface Fitted {
   /** At least 0 for what is more likely true than not. */

@@ -148,7 +148,7 @@ const SCORE_STEP = 0.001;
 
 /**
  * Moves the best server of each clause of a query among the first five, in place of the last ones there that are best for none.
- * What is moved has the score of the one before it.
+ * A moved server has the score of the one before it.
  * @param best of at most three clauses; their tools stay in the order of the clause
  */
 export function withBestOfEach(

@@ -75,8 +75,10 @@ export const GENERAL_REQUEST =
 const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
 const CANDIDATES_OF_A_CLAUSE = 30;
-/** More than a catalogue has general searches. */
+/** Many of them search only something. */
 const CANDIDATES_OF_GENERAL_REQUEST = 400;
+/** Enough for some to be active, alive and among the candidates of a query. */
+const MOST_GENERAL_SEARCHES = 50;
 
 /** Ranks the servers of the catalogue for one question: finds candidates, decides whether any can serve, and orders them. */
 export class Ranker {
@@ -84,8 +86,8 @@ export class Ranker {
   readonly #exactNames: ExactNames;
   /** By server name. */
   readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
-  /** What the index finds for `GENERAL_REQUEST`. */
-  #general: { readonly epoch: number; readonly found: Promise<Findings> } | undefined;
+  /** The general searches that the index has found, and its epoch. */
+  #general: { readonly epoch: number; readonly found: Promise<readonly Candidate[]> } | undefined;
 
   constructor(parts: RankerParts) {
     this.#parts = parts;
@@ -123,23 +125,30 @@ export class Ranker {
     const { index, use, catalogue } = this.#parts;
     if (index.degraded !== undefined) return [];
     const { epoch } = index;
-    if (this.#general?.epoch !== epoch) {
-      const found = index.find(index.ask(GENERAL_REQUEST), CANDIDATES_OF_GENERAL_REQUEST);
-      this.#general = { epoch, found };
-      const forget = () => {
-        if (this.#general?.found === found) this.#general = undefined;
-      };
-      // An outage meanwhile may have left some out.
-      found.then(() => index.degraded !== undefined && forget(), forget);
-    }
-    const { candidates } = await this.#general.found;
-    const { spread = 0, general } = tuningOf(index.embedderId) ?? {};
-    const searches = candidates
-      .filter(({ tools }) => largest(tools.semantic) >= (general?.tool ?? Infinity))
-      .map(candidate => correctedBy(spread, candidate));
-    return demote(fuse(searches, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE).filter(
+    if (this.#general?.epoch !== epoch) this.#general = { epoch, found: this.#findGeneralSearches() };
+    const fused = fuse(await this.#general.found, use);
+    return demote(fused, id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE).filter(
       ({ serverId }) => catalogue.get(serverId)?.active && !this.#isDead(serverId),
     );
+  }
+
+  async #findGeneralSearches(): Promise<readonly Candidate[]> {
+    const { index } = this.#parts;
+    const { spread = 0, general } = tuningOf(index.embedderId) ?? {};
+    try {
+      const { candidates } = await index.find(index.ask(GENERAL_REQUEST), CANDIDATES_OF_GENERAL_REQUEST);
+      // An outage meanwhile may have left some out.
+      if (index.degraded !== undefined) this.#general = undefined;
+      return candidates
+        .map(candidate => ({ candidate, nearness: largest(candidate.tools.semantic) }))
+        .filter(({ nearness }) => nearness >= (general?.tool ?? Infinity))
+        .sort((one, other) => other.nearness - one.nearness)
+        .slice(0, MOST_GENERAL_SEARCHES)
+        .map(({ candidate }) => correctedBy(spread, candidate));
+    } catch (error) {
+      this.#general = undefined;
+      throw error;
+    }
   }
 
   /** Returns the best server for each clause of a query. */

@@ -1,7 +1,9 @@
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 import type { GeneralPlace } from './fusion.ts';
+import type { Findings } from './index/search-index.ts';
+import { largest } from './index/vectors.ts';
 
-/** Learned values for the cosines of one embedder (`bench/tune.ts`); they do not apply to other embedders. */
+/** Learned values for one embedder (`bench/tune.ts`, `bench/tune-general.ts`); they do not apply to other embedders. */
 interface Tuning {
   /** The spread of cosines between a query and irrelevant texts, see `correctForTextCount`. */
   readonly spread: number;
@@ -55,7 +57,7 @@ function interpolate([x0, y0]: CalibrationPoint, [x1, y1]: CalibrationPoint, x: 
 
 /**
  * A linear function of a request and of the best evidence for it, at least 0 if something holds of the request. `bench/tune.ts`
- * learns it from labelled requests.
+ * and `bench/tune-general.ts` learn it from labelled requests.
  */
 export interface LinearTest {
   readonly bias: number;
@@ -75,27 +77,27 @@ export interface GeneralSearchTuning extends LinearTest {
   readonly tool: number;
 }
 
+/** A request, and the best evidence for it of any server. */
 interface RequestEvidence {
-  readonly candidates: readonly { readonly semantic: number; readonly keyword: number }[];
-  /** One unit vector for each sentence of the query. */
-  readonly vectors: readonly Float32Array[];
+  readonly semantic: number;
+  readonly keyword: number;
+  /** The mean of the unit vectors of its sentences. */
+  readonly vector: Float32Array;
 }
 
-/** Returns the value of a test for a request; undefined without vectors, or without a test for the embedder. */
-export function valueOf(
-  { candidates, vectors }: RequestEvidence,
-  test: LinearTest | undefined,
-): number | undefined {
-  if (!test || vectors.length === 0) return undefined;
-  const best = (kind: 'semantic' | 'keyword') =>
-    candidates.reduce((highest, candidate) => Math.max(highest, candidate[kind]), 0);
-  let value = test.bias + test.semantic * best('semantic') + test.keyword * best('keyword');
-  for (const vector of vectors) {
-    let sum = 0;
-    for (const [i, weight] of test.request.entries()) sum += weight * (vector[i] ?? 0);
-    value += sum / vectors.length;
-  }
+/** Returns the value of a test for a request. */
+export function valueOf({ semantic, keyword, vector }: RequestEvidence, test: LinearTest): number {
+  let value = test.bias + test.semantic * semantic + test.keyword * keyword;
+  for (const [at, weight] of test.request.entries()) value += weight * (vector[at] ?? 0);
   return value;
+}
+
+/** Returns the mean of vectors of the same length, of which there is at least one. */
+export function meanOf(vectors: readonly Float32Array[]): Float32Array {
+  const mean = new Float32Array(vectors[0]?.length ?? 0);
+  for (const vector of vectors)
+    for (const [at, value] of vector.entries()) mean[at] = (mean[at] ?? 0) + value / vectors.length;
+  return mean;
 }
 
 /**
@@ -104,9 +106,8 @@ export function valueOf(
  */
 const DOUBT = 1;
 
-/** What the evidence says of a request. */
 interface Verdict {
-  /** False: no server can probably serve it. */
+  /** False: no server can probably serve the request. */
   readonly isAnswerable: boolean;
   /** True: a general search of the web can serve it, even if no other server can. */
   readonly mayBeSearched: boolean;
@@ -114,12 +115,19 @@ interface Verdict {
   readonly general: GeneralPlace | undefined;
 }
 
-/** Judges a request; what cannot be told, because nothing was learned for the embedder or it fails, is answerable. */
-export function verdictOn(evidence: RequestEvidence, tuning: Tuning | undefined): Verdict {
-  const answerable = valueOf(evidence, tuning?.answerability) ?? 0;
-  const { likely = 0 } = tuning?.general ?? {};
-  const value = valueOf(evidence, tuning?.general) ?? -Infinity;
-  const general = value >= 0 ? 'first' : value >= likely ? 'third' : undefined;
+const UNKNOWN: Verdict = { isAnswerable: true, mayBeSearched: false, general: undefined };
+
+/** Judges a request by what an index finds for it. Without vectors, or without a tuning of the embedder, it counts as answerable. */
+export function verdictOn({ candidates, vectors }: Findings, tuning: Tuning | undefined): Verdict {
+  if (!tuning || vectors.length === 0) return UNKNOWN;
+  const evidence = {
+    semantic: largest(candidates.map(({ semantic }) => semantic)),
+    keyword: largest(candidates.map(({ keyword }) => keyword)),
+    vector: meanOf(vectors),
+  };
+  const answerable = valueOf(evidence, tuning.answerability);
+  const value = valueOf(evidence, tuning.general);
+  const general = value >= 0 ? 'first' : value >= tuning.general.likely ? 'third' : undefined;
   return {
     isAnswerable: answerable >= 0,
     mayBeSearched: general === 'first' && answerable >= -DOUBT,

@@ -119,7 +119,7 @@ describe('a general search of the web', () => {
 describe('verdictOn', () => {
   const learned = tuningOf(tuning.embedder);
   const evidence = (vector: Float32Array, semantic = 0.3) => ({
-    candidates: [{ semantic, keyword: 1 }],
+    candidates: [candidate('far', 0), candidate('near', semantic)],
     vectors: [vector],
   });
 
@@ -139,11 +139,9 @@ describe('verdictOn', () => {
     });
   });
 
-  it('says nothing of embedders that nothing was learned for', () => {
-    expect(verdictOn(evidence(QUESTION), undefined)).toEqual({
-      isAnswerable: true,
-      mayBeSearched: false,
-      general: undefined,
-    });
+  it('says nothing of embedders that nothing was learned for, and nothing without vectors', () => {
+    const unknown = { isAnswerable: true, mayBeSearched: false, general: undefined };
+    expect(verdictOn(evidence(QUESTION), undefined)).toEqual(unknown);
+    expect(verdictOn({ candidates: [], vectors: [] }, learned)).toEqual(unknown);
   });
 });

@@ -1,29 +1,24 @@
 import { describe, expect, it } from 'vitest';
-import { valueOf, type LinearTest } from '../../../src/core/search/tuning.ts';
+import { meanOf, valueOf, type LinearTest } from '../../../src/core/search/tuning.ts';
 
 const test: LinearTest = { bias: -1, semantic: 2, keyword: 0.1, request: [0, 1] };
-const found = (semantic: number, keyword: number) => ({ serverId: 's', semantic, keyword, tools: [] });
 const plain = Float32Array.of(1, 0);
 const asking = Float32Array.of(0, 1);
 const talking = Float32Array.of(0, -1);
 
 describe('valueOf', () => {
   it('adds up the best evidence of any server and what the request is', () => {
-    expect(valueOf({ candidates: [found(0.2, 4)], vectors: [plain] }, test)).toBeCloseTo(-0.2);
-    expect(valueOf({ candidates: [found(0.2, 4), found(0.5, 0)], vectors: [plain] }, test)).toBeCloseTo(0.4);
-    expect(valueOf({ candidates: [found(0.2, 6)], vectors: [plain] }, test)).toBeCloseTo(0);
-    expect(valueOf({ candidates: [], vectors: [asking] }, test)).toBeCloseTo(0);
-    expect(valueOf({ candidates: [found(0.9, 9)], vectors: [talking] }, test)).toBeCloseTo(0.7);
-    expect(valueOf({ candidates: [found(0.5, 9)], vectors: [talking] }, test)).toBeCloseTo(-0.1);
+    expect(valueOf({ semantic: 0.2, keyword: 4, vector: plain }, test)).toBeCloseTo(-0.2);
+    expect(valueOf({ semantic: 0.2, keyword: 6, vector: plain }, test)).toBeCloseTo(0);
+    expect(valueOf({ semantic: 0, keyword: 0, vector: asking }, test)).toBeCloseTo(0);
+    expect(valueOf({ semantic: 0.9, keyword: 9, vector: talking }, test)).toBeCloseTo(0.7);
   });
+});
 
-  it('takes the mean over the sentences of a request', () => {
-    expect(valueOf({ candidates: [found(0.5, 0)], vectors: [asking, talking] }, test)).toBeCloseTo(0);
-    expect(valueOf({ candidates: [found(0.4, 0)], vectors: [asking, talking] }, test)).toBeCloseTo(-0.2);
-  });
-
-  it('is not known without vectors, or without a test', () => {
-    expect(valueOf({ candidates: [], vectors: [] }, test)).toBeUndefined();
-    expect(valueOf({ candidates: [], vectors: [talking] }, undefined)).toBeUndefined();
+describe('meanOf', () => {
+  it('is the mean of the sentences of a request', () => {
+    expect(meanOf([asking, talking])).toEqual(Float32Array.of(0, 0));
+    expect(meanOf([asking, plain])).toEqual(Float32Array.of(0.5, 0.5));
+    expect(meanOf([plain])).toEqual(plain);
   });
 });
