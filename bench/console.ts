@@ -10,7 +10,7 @@ import { startBrowser } from '../test/support/browser.ts';
 import { screenSettled, signInWith } from '../test/support/console.ts';
 import { startTestSwitchboard } from '../test/support/switchboard.ts';
 import { printFacts, readSizes } from './command-line.ts';
-import { percentile } from './processes.ts';
+import { percentile } from './measures.ts';
 
 const SCREENS = ['', 'catalogue', 'keys'];
 

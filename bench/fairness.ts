@@ -10,7 +10,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { refusedPort } from '../test/support/upstreams/http.ts';
 import { readSizes } from './command-line.ts';
-import { percentile, Poster, startProgram, startUpstream } from './processes.ts';
+import { Poster, startProgram, startUpstream } from './processes.ts';
+import { percentile } from './measures.ts';
 
 const GIVE_UP_MS = 1_000;
 const OTHERS = ['hang', 'refuse', 'failing', 'well'] as const;

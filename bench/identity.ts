@@ -15,7 +15,7 @@ import { startTestSwitchboard, type RunningSwitchboard } from '../test/support/s
 import { listen, readBody } from '../test/support/upstreams/http.ts';
 import { UserAgent } from '../test/support/user-agent.ts';
 import { printFacts, readSizes } from './command-line.ts';
-import { percentile } from './processes.ts';
+import { percentile } from './measures.ts';
 
 const WARM_UP_CALLS = 100;
 

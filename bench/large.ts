@@ -13,7 +13,8 @@ import { Worker } from 'node:worker_threads';
 import { Pool } from 'undici';
 import { readOptions } from './command-line.ts';
 import { openSession } from './load.ts';
-import { percentile, startProcess, startProcessWith, startProgram } from './processes.ts';
+import { startProcess, startProcessWith, startProgram } from './processes.ts';
+import { percentile } from './measures.ts';
 import { Probe } from './probe.ts';
 
 const KEY = 'the-key-of-the-large-bench-of-32-characters';

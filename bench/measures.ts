@@ -1,6 +1,10 @@
 export const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length;
 
+/** Returns the value that a share of the values (0 to 1) are below. */
+export const percentile = (values: readonly number[], share: number): number =>
+  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;
+
 /** nDCG@10 with binary gain. */
 export function ndcg<Id>(found: readonly Id[], relevant: ReadonlySet<Id>): number {
   const discount = (rank: number) => 1 / Math.log2(rank + 2);

@@ -21,9 +21,8 @@ import { systemClock } from '../src/platform/time.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
 import { printFacts } from './command-line.ts';
-import { mean, recall } from './measures.ts';
+import { mean, recall, percentile } from './measures.ts';
 import { readQueries, readText, type Query } from './query-sets.ts';
-import { percentile } from './processes.ts';
 
 const DEPTH = 10;
 /** The engine searches its graph of vectors approximately. */

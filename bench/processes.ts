@@ -153,6 +153,3 @@ export class Poster {
     this.#agent.destroy();
   }
 }
-
-export const percentile = (values: readonly number[], share: number): number =>
-  values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? 0;

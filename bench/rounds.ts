@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { load, untilQuiet, type Load, type Turn } from './load.ts';
-import { percentile } from './processes.ts';
+import { percentile } from './measures.ts';
 
 const WARM_REQUESTS = 10_000;
 const WARM_SECONDS = 8;

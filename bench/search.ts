@@ -25,11 +25,10 @@ import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
 import { serve, temporaryFolder } from '../test/support/program.ts';
 import { printFacts, refuse } from './command-line.ts';
-import { mean, ndcg, recall } from './measures.ts';
+import { mean, ndcg, recall, percentile } from './measures.ts';
 import { readQueries, readText, type Query } from './query-sets.ts';
 import { randomFrom } from './random.ts';
 import { TOOLS_OF_A_SERVER } from './tuning/quality.ts';
-import { percentile } from './processes.ts';
 
 const LIMIT = 10;
 const START_TIMEOUT_MS = 30 * 60_000;

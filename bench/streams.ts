@@ -14,7 +14,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { openFilesLimit } from '../src/platform/open-files.ts';
 import { printFacts, readSizes, refuse } from './command-line.ts';
 import { Probe, type Figures } from './probe.ts';
-import { percentile, Poster, startProcess, startProgram } from './processes.ts';
+import { Poster, startProcess, startProgram } from './processes.ts';
+import { percentile } from './measures.ts';
 
 const KEY = 'the-key-of-the-streams-bench-of-32-characters';
 const KIB = 1024;

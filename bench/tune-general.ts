@@ -20,14 +20,9 @@ import { GENERAL_REQUEST } from '../src/core/search/ranking.ts';
 import { valueOf, type GeneralSearchTuning } from '../src/core/search/tuning.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
+import { percentile } from './measures.ts';
 import { readQueries, readText } from './query-sets.ts';
-import {
-  fitLinearTest,
-  quantile,
-  requestsOf,
-  trueFrom,
-  type Request,
-} from './tuning/linear-test-training.ts';
+import { fitLinearTest, requestsOf, trueFrom, type Request } from './tuning/linear-test-training.ts';
 import { readTuneSet, readTuneSets } from './tuning/tune-set.ts';
 
 const MODEL = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
@@ -126,8 +121,8 @@ function learn({ natural, labels, lookups, elsewhere, examples, untuned }: Learn
     (_one, at) => labels[at]?.general !== 'best' && labels[at]?.relevant_servers.length !== 0,
   );
   const { test, heldOut } = fitLinearTest([...best, ...lookups], [...others, ...elsewhere], examples);
-  const first = quantile(others.map(heldOut), 1 - FIRST);
-  const likely = quantile(others.map(heldOut), 1 - AMONG_THREE) - first;
+  const first = percentile(others.map(heldOut), 1 - FIRST);
+  const likely = percentile(others.map(heldOut), 1 - AMONG_THREE) - first;
   const general = { ...trueFrom(first, test), likely: Number(likely.toFixed(4)), tool: TOOL };
   const row = (set: string, all: readonly number[]) => {
     const share = (from: number) =>

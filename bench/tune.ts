@@ -15,11 +15,11 @@ import { createMiniLmEmbedder, type QueryAdapter } from '../src/core/search/embe
 import { VectorCache } from '../src/core/search/index/vector-cache.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
+import { percentile } from './measures.ts';
 import { randomFrom, shuffled } from './random.ts';
 import { SPREAD, trainAdapter } from './tuning/adapter-training.ts';
 import {
   fitLinearTest,
-  quantile,
   requestsOf as requestsIn,
   trueFrom,
   type Request,
@@ -231,7 +231,7 @@ function showAnswerability(
     ...nothings.flatMap(set => requestsOf(set, set.queries)),
     ...unanswerable.flatMap(set => requestsOf(set, parted(set.queries)[0])),
   ]);
-  const least = quantile(able.map(heldOut), TURNED_AWAY);
+  const least = percentile(able.map(heldOut), TURNED_AWAY);
   const answerability = trueFrom(least, test);
   const answerable = Object.fromEntries(
     Object.entries(Object.groupBy(able, ({ set }) => set)).map(([set, own = []]) => [

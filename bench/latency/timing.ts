@@ -1,4 +1,4 @@
-import { percentile } from '../processes.ts';
+import { percentile } from '../measures.ts';
 
 export interface Latency {
   readonly p50_ms: number;

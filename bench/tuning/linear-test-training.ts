@@ -76,10 +76,6 @@ export function fitLinearTest(
   };
 }
 
-/** Returns the value that a share of requests are below. */
-export const quantile = (values: readonly number[], share: number): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length * share)] ?? 0;
-
 /** Returns the test that is true from another value on. */
 export const trueFrom = (value: number, test: LinearTest): LinearTest => ({
   ...test,

@@ -198,8 +198,8 @@ export function withGeneralSearch(
 }
 
 /**
- * Puts servers behind the first ones of a ranking, with a score. What follows has a lower one, so that access (`orderByAccess`) brings
- * nothing from behind before them.
+ * Puts servers behind the first ones of a ranking, with a score. The others have lower ones, so that access (`orderByAccess`) brings
+ * none of them before these.
  */
 function inserted(
   kept: readonly FusedServer[],

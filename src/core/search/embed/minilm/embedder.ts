@@ -14,7 +14,7 @@ export { WeightsUnavailable } from './weights.ts';
 
 const MAX_DEFAULT_THREADS = 4;
 const ADAPTER = new URL('query-adapter.bin', import.meta.url);
-/** How the kernel computes; another way gives other last bits. */
+/** The arithmetic of the kernel; another one gives other last bits. */
 const ARITHMETIC = 'i16';
 
 interface MiniLmOptions {
