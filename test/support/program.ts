@@ -45,9 +45,11 @@ const environment = (env: Environment) => {
   return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', NODE_COMPILE_CACHE: COMPILE_CACHE, ...env };
 };
 
+/** Removed when disposed, also if a program that has just been killed still writes its last file there. */
 export function temporaryFolder(): AsyncDisposable & { readonly path: string } {
   const folder = mkdtempSync(path.join(tmpdir(), 'sb-'));
-  return { path: folder, [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }) };
+  const remove = () => rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  return { path: folder, [Symbol.asyncDispose]: remove };
 }
 
 /** Runs one command to its end. @param program that of another version */
