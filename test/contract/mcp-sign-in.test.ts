@@ -156,6 +156,17 @@ describe('the page that asks for consent', () => {
     const again = await agent.submit(who, { fields: { link: 'page_nonsense' } });
     expect(again.html).toContain('This is no link that works here');
   });
+
+  it('goes on with a link that this browser has just opened', async () => {
+    const agent = on.browser();
+    const { json } = await on.register();
+    const who = await agent.follow(await agent.get(on.attempt(json.client_id).url));
+    const link = await on.link('frank');
+    await agent.follow(await agent.submit(await agent.get(link)));
+    const page = await agent.follow(await agent.submit(who, { fields: { link } }));
+    expect(page.html).toContain('frank');
+    expect(page.html).toContain('Allow</button>');
+  });
 });
 
 describe('a sign-in', () => {

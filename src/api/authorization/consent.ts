@@ -177,8 +177,9 @@ export function consentRoutes(router: Router, site: Site, { server, grants, publ
       requireToken(fields, cookies.browser(request));
       const link = /([^/\s]+)\s*$/.exec(fields['link'] ?? '')?.[1] ?? '';
       const opened = await manage.open(link, actor);
-      if (opened === undefined) return showWho(page, waiting, true);
-      cookies.setManager(response, opened);
+      if (opened !== undefined) cookies.setManager(response, opened);
+      // It may have been opened in another tab before.
+      else if (!(await manage.holder(cookies.manager(request)))) return showWho(page, waiting, true);
       seeOther(response, `${base}${pathOf(page)}`);
     },
   });

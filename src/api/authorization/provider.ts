@@ -47,9 +47,14 @@ export async function createProvider(parts: AuthorizationParts): Promise<Provide
   provider.on('server_error', (_context: unknown, error: Error) =>
     grants.log.error({ err: error }, 'the authorization server failed'),
   );
-  const refused = ({ oidc }: KoaContextWithOIDC, error: Error) =>
+  // What is wrong is in the request: a stack would say nothing of it.
+  const refused = ({ oidc }: KoaContextWithOIDC, error: Error & Partial<errors.OIDCProviderError>) =>
     grants.log.info(
-      { err: error, client: oidc.client?.clientId },
+      {
+        error: error.error ?? error.name,
+        reason: error.error_detail ?? error.error_description ?? error.message,
+        client: oidc.client?.clientId,
+      },
       'the authorization server refused a client',
     );
   provider.on('authorization.error', refused);
