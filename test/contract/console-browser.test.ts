@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { startProtectedServer, type ProtectedServer } from '../support/authorization/protected.ts';
 import { startAuthorizationServer, type AuthorizationServer } from '../support/authorization/server.ts';
@@ -27,7 +27,12 @@ const SCRIPT_URL = 'javascript:globalThis.hacked=1';
 /** Storing more takes too long for every run. */
 const MANY = isFullRun ? 10_000 : 2_000;
 
-const isFocused = (element: unknown) => (globalThis as any).document.activeElement === element;
+/** A dialog that closes gives the focus back once it is gone. */
+const expectFocused = (one: Locator) =>
+  vi.waitFor(async () => {
+    const isFocused = (element: unknown) => (globalThis as any).document.activeElement === element;
+    expect(await one.evaluate(isFocused)).toBe(true);
+  });
 
 const SCREENS = [
   '#/',
@@ -156,8 +161,8 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     }
     await button(page, 'Menu').click();
     await page.getByRole('link', { name: 'Connections', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'Connections' }).waitFor();
     await operator.settled();
-    expect(await page.getByRole('heading', { level: 1 }).innerText()).toBe('Connections');
     await button(page, 'Revoke Keyed, ada').click();
     await expectFits(page);
   });
@@ -173,7 +178,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await dialog(page).waitFor();
     await page.keyboard.press('Escape');
     await dialog(page).waitFor({ state: 'detached' });
-    expect(await button(page, 'Add a server').evaluate(isFocused)).toBe(true);
+    await expectFocused(button(page, 'Add a server'));
     await button(page, 'Add a server').click();
     const form = dialog(page);
     await expectUsable(page);
@@ -309,7 +314,7 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
     await expectUsable(page);
     expect((await sb.post('/v1/search', { query: 'news' }, { 'x-api-key': key })).status).toBe(200);
     await button(page, 'I have copied it').click();
-    expect(await button(page, 'Create a key').evaluate(isFocused)).toBe(true);
+    await expectFocused(button(page, 'Create a key'));
     const row = page.getByRole('row').filter({ hasText: 'Limited app' });
     await row.getByText('0 of 500 calls').waitFor();
     expect(await page.content()).not.toContain(key);

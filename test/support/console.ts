@@ -42,10 +42,21 @@ export async function openConsole(
     page,
     settled,
     async open(screen) {
-      await page.evaluate(to => void ((globalThis as any).location.hash = to), screen);
+      await page.evaluate(goTo, screen);
       await settled();
     },
   };
+}
+
+/** Runs in the page: goes to a screen, and resolves once the console has been told. */
+async function goTo(screen: string): Promise<void> {
+  const { location, addEventListener } = globalThis as any;
+  if (location.hash === screen) return;
+  const { promise: told, resolve } = Promise.withResolvers<void>();
+  // Called after the console's own listener, which is older.
+  addEventListener('hashchange', () => setTimeout(resolve), { once: true });
+  location.hash = screen;
+  await told;
 }
 
 export async function signInWith(page: Page, key: string): Promise<void> {

@@ -99,6 +99,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
 
   it('waits for a Redis that hangs once, and not again until it answers', async () => {
     await using a = await process(server.url, { commandMs: 1_000, connectMs: 50 });
+    await eventually('Redis is used', () => a.limits.degraded === undefined);
     expect(await remaining(a.limits)).toBe(4);
     server.pause();
     expect(await remaining(a.limits)).toBe(4);
