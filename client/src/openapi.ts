@@ -7298,6 +7298,7 @@ export interface operations {
           repository?: string;
           categories?: string[];
           examples?: string[];
+          integrations?: string[];
         };
       };
     };

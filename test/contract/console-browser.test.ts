@@ -272,6 +272,8 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
       name: 'Edited',
       description: 'Keeps it.',
       remote_url: 'https://edited.example/mcp',
+      examples: ['keep what I have'],
+      integrations: ['Quixo'],
     };
     for (const [kind, requires] of [
       ['unknown', 'Find out'],
@@ -287,7 +289,8 @@ describe.skipIf(browserMissing !== undefined)(`the console in a browser ${browse
       await dialog(page).getByLabel('Name').fill('Edited here');
       await dialog(page).getByRole('button', { name: 'Save' }).click();
       await page.getByRole('heading', { level: 1, name: 'Edited here' }).waitFor();
-      expect((await sb.get('/v1/admin/catalogue/edited')).json.auth).toMatchObject(auth);
+      const { json } = await sb.get('/v1/admin/catalogue/edited');
+      expect(json).toMatchObject({ ...entry, name: 'Edited here', auth });
     }
   });
 

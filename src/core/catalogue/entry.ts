@@ -136,7 +136,9 @@ export const entrySchema = z.object({
   repository: webUrl.optional(),
   categories: z.array(codePoints(1, 64)).max(20).optional(),
   /** Requests that the server can serve, in users' words: search compares them with queries. */
-  examples: z.array(codePoints(1, 200)).max(50).optional(),
+  examples: z.array(codePoints(1, 200)).max(100).optional(),
+  /** Products of others that the server works with: it serves queries that name one of them, if none is a server's own name. */
+  integrations: z.array(codePoints(1, 64)).max(500).optional(),
 });
 
 export type Entry = z.infer<typeof entrySchema>;
@@ -195,6 +197,8 @@ export interface ServerHead {
   readonly toolsListedAt?: number;
   readonly origin: Origin;
   readonly registry?: RegistryHead;
+  /** See `entrySchema`; absent: none. */
+  readonly integrations?: readonly string[];
   readonly active: boolean;
   /** Inactive after 30 days of failed health checks; reactivated by a successful one. */
   readonly unreachable?: true;
@@ -325,6 +329,7 @@ export const toEntry = (server: Server): Entry => ({
   repository: server.repository,
   categories: [...server.categories],
   ...(server.examples === undefined ? {} : { examples: [...server.examples] }),
+  ...(server.integrations === undefined ? {} : { integrations: [...server.integrations] }),
   tools: server.tools.map(bareTool),
 });
 

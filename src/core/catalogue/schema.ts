@@ -37,6 +37,8 @@ export const servers = pgTable(
     categories: jsonb().notNull().$type<readonly string[]>(),
     /** Null: none. */
     examples: jsonb().$type<readonly string[]>(),
+    /** Null: none. */
+    integrations: jsonb().$type<readonly string[]>(),
     /** The first tools; the others are in `server_tool_parts`. */
     tools: jsonb().notNull().$type<readonly CataloguedTool[]>(),
     /** When the tools were last read from the server itself; null: they come from the entry. */

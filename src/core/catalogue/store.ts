@@ -47,6 +47,7 @@ export async function readHeads(db: Database): Promise<HeldServer[]> {
         auth: table.auth,
         learned: table.learned,
         toolsListedAt: table.toolsListedAt,
+        integrations: table.integrations,
         origin: table.origin,
         registry: sql<RegistryHead | null>`${table.registry} - 'document'`,
         active: table.active,
@@ -152,12 +153,13 @@ type HeadRow = Pick<
   | 'auth'
   | 'learned'
   | 'toolsListedAt'
+  | 'integrations'
   | 'origin'
   | 'active'
   | 'unreachable'
 >;
 
-/** Cleans the name again, because an older version may have stored the row with fewer rules. */
+/** Cleans the names again, because an older version may have stored the row with fewer rules. */
 const headFrom = (row: HeadRow) => ({
   id: row.id,
   name: cleanText(row.name),
@@ -169,6 +171,7 @@ const headFrom = (row: HeadRow) => ({
   ...(row.unreachable ? { unreachable: row.unreachable } : {}),
   ...(row.learned?.remoteUrl === row.remoteUrl ? { learned: row.learned.access } : {}),
   ...(row.toolsListedAt === null ? {} : { toolsListedAt: row.toolsListedAt.getTime() }),
+  ...(row.integrations === null ? {} : { integrations: row.integrations.map(cleanText) }),
 });
 
 /** Cleans the texts again, as `headFrom` does. */
@@ -211,6 +214,7 @@ const OVERWRITE = {
   repository: excluded('repository'),
   categories: excluded('categories'),
   examples: excluded('examples'),
+  integrations: excluded('integrations'),
   tools: excluded('tools'),
   toolsListedAt: excluded('tools_listed_at'),
   origin: excluded('origin'),
@@ -235,6 +239,7 @@ const toRow = (server: Server, tools: string) => ({
   ...server,
   transport: server.transport ?? null,
   examples: server.examples ?? null,
+  integrations: server.integrations ?? null,
   homepage: server.homepage ?? null,
   repository: server.repository ?? null,
   registry: server.registry ?? null,

@@ -83,15 +83,16 @@ const withTools = (entry: Entry, origin: Origin, tools: readonly CataloguedTool[
   ...(entry.homepage === undefined ? {} : { homepage: entry.homepage }),
   ...(entry.repository === undefined ? {} : { repository: entry.repository }),
   categories: entry.categories ?? [],
-  ...examplesOf(entry),
+  ...cleanedTexts('examples', entry.examples),
+  ...cleanedTexts('integrations', entry.integrations),
   tools,
   origin,
   active: true,
 });
 
-function examplesOf({ examples = [] }: Entry): Pick<Server, 'examples'> {
-  const cleaned = examples.map(cleanText).filter(example => example !== '');
-  return cleaned.length === 0 ? {} : { examples: cleaned };
+function cleanedTexts(name: 'examples' | 'integrations', texts: readonly string[] = []): Partial<Server> {
+  const cleaned = texts.map(cleanText).filter(text => text !== '');
+  return cleaned.length === 0 ? {} : { [name]: cleaned };
 }
 
 /** Everything besides its entry that a server is made of. */

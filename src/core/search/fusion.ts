@@ -79,7 +79,7 @@ export interface FusedServer {
   readonly popularity: number;
   /**
    * 0 to 1, never increasing within a ranking. The product of the parts, unless the server was moved: to the front because the query
-   * names it, or forward because it is the best for a clause or a general search.
+   * names it, or forward as the best for a clause, as a general search, or because it works with a product that the query names.
    */
   readonly finalScore: number;
   readonly parts: ScoreParts;
@@ -168,29 +168,29 @@ export function withBestOfEach(
   return inserted(kept, [...behind.values()], last.finalScore, ranking);
 }
 
-/** Where general searches of the web are in a ranking: at its front, or one among the first three. */
-export type GeneralPlace = 'first' | 'third';
-/** The general searches that lead; a server for what the request may be about after all is third. */
-const LEADING_SEARCHES = 2;
+/** Where servers are brought in a ranking: to its front, or one of them among the first three. */
+export type Place = 'first' | 'third';
+/** So many lead; a server for what the request may be about after all is third. */
+const LEADING = 2;
 const LIKELY_PLACES = 3;
 
 /**
- * Moves general searches of the web forward in a ranking: those that it ranks highest, then the others in their order. An empty
+ * Moves servers forward in a ranking, whatever their relevance: those that it ranks highest, then the others in their order. An empty
  * ranking stays empty.
- * @param searches the servers that search the web for anything, best first
+ * @param moved best first
  */
-export function withGeneralSearch(
+export function broughtForward(
   ranking: readonly FusedServer[],
-  searches: readonly FusedServer[],
-  place: GeneralPlace | undefined,
+  moved: readonly FusedServer[],
+  place: Place | undefined,
 ): readonly FusedServer[] {
   const [best] = ranking;
-  if (!best || !place || searches.length === 0) return ranking;
-  const ids = new Set(searches.map(({ serverId }) => serverId));
+  if (!best || !place || moved.length === 0) return ranking;
+  const ids = new Set(moved.map(({ serverId }) => serverId));
   const ranked = ranking.filter(({ serverId }) => ids.has(serverId));
   for (const { serverId } of ranked) ids.delete(serverId);
-  const inOrder = [...ranked, ...searches.filter(({ serverId }) => ids.has(serverId))];
-  if (place === 'first') return inserted([], inOrder.slice(0, LEADING_SEARCHES), best.finalScore, ranking);
+  const inOrder = [...ranked, ...moved.filter(({ serverId }) => ids.has(serverId))];
+  if (place === 'first') return inserted([], inOrder.slice(0, LEADING), best.finalScore, ranking);
   const first = ranking.slice(0, LIKELY_PLACES);
   if (first.some(one => ranked.includes(one))) return ranking;
   const kept = first.slice(0, LIKELY_PLACES - 1);

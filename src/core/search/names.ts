@@ -79,8 +79,9 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(
-  `buffer clerk courier fellow gondola grain indeed mercury needle neon peek polar railway replicate sanity socket trunk`.split(
-    ' ',
+  `backlog buffer clerk clio clover courier doodle factorial fellow gondola grain greenhouse harvest indeed kit lever line medium meetup
+   mercury miele needle neon peek polar railway replicate sage sanity sap socket threads trunk wave wise workable workday`.split(
+    /\s+/,
   ),
 );
 
@@ -89,8 +90,14 @@ const isOrdinary = (name: string): boolean => ORDINARY_NAMES.has(name) || isOrdi
 /** Two characters and the spaces around them. */
 const MIN_NAME = 4;
 
+/** Matches a word, or a run of characters of scripts without spaces between words. */
+const WORD = new RegExp(`${IN_WORD.source}+|[\\p{L}\\p{N}]`, 'gv');
+
+/** Returns the words of a text in lower case; those of scripts without spaces are single characters. */
+const wordsOf = (text: string): readonly string[] => text.toLowerCase().match(WORD) ?? [];
+
 /** Returns the words of a text in lower case, each between spaces. */
-const spaced = (text: string): string => ` ${(text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).join(' ')} `;
+const spaced = (text: string): string => ` ${wordsOf(text).join(' ')} `;
 
 function beginsSentence(query: string, at: number): boolean {
   let before = at - 1;
@@ -154,6 +161,73 @@ export class ExactNames {
       }
     }
   }
+}
+
+/** Matches the name of a server that tells about a product, but does nothing with it. */
+const ONLY_DESCRIBES = /\b(docs|documentation)\b/i;
+
+interface Integration {
+  /** The product's name as an entry has it. */
+  readonly name: string;
+  readonly serverIds: string[];
+}
+
+/** Finds servers by the products of others that they work with. */
+export class Integrations {
+  readonly #catalogue: Pick<Catalogue, 'active'>;
+  /** By the words of the name. */
+  #byName = new Map<string, Integration>();
+  /** The number of words of the longest name. */
+  #longest = 0;
+  #epoch = -1;
+
+  constructor(catalogue: Pick<Catalogue, 'active'>) {
+    this.#catalogue = catalogue;
+  }
+
+  /**
+   * Returns the ids of the servers that work with a product which the query names, if no other server is named after it.
+   * @param epoch of the search index: if it changes, the entries are read again
+   * @param names of all servers that may serve the query
+   */
+  idsFor(query: string, epoch: number, names: readonly string[]): ReadonlySet<string> {
+    if (epoch !== this.#epoch) this.#read();
+    this.#epoch = epoch;
+    const isMentioned = mentionMatcher(query);
+    const found = phrasesOf(query, this.#longest).flatMap(words => this.#byName.get(words) ?? []);
+    const own = found.length === 0 ? [] : names.filter(name => !ONLY_DESCRIBES.test(name)).map(spaced);
+    return new Set(
+      found
+        .filter(({ name }) => !isOrdinary(name.toLowerCase()) || isMentioned(name))
+        .filter(({ name }) => !own.some(words => words.includes(spaced(name))))
+        .flatMap(({ serverIds }) => serverIds),
+    );
+  }
+
+  #read(): void {
+    this.#byName = new Map();
+    this.#longest = 0;
+    for (const { id, integrations = [] } of this.#catalogue.active()) {
+      for (const name of integrations) {
+        const words = spaced(name);
+        this.#longest = Math.max(this.#longest, wordsOf(name).length);
+        const known = this.#byName.get(words);
+        if (known) known.serverIds.push(id);
+        else this.#byName.set(words, { name, serverIds: [id] });
+      }
+    }
+  }
+}
+
+/** Returns all runs of at most `longest` words of a text, each like `spaced`. */
+function phrasesOf(text: string, longest: number): readonly string[] {
+  const words = wordsOf(text);
+  return words.flatMap((_word, from) =>
+    Array.from(
+      { length: Math.min(longest, words.length - from) },
+      (_, more) => ` ${words.slice(from, from + more + 1).join(' ')} `,
+    ),
+  );
 }
 
 interface Scored {

@@ -7,7 +7,7 @@ import type { UseSignals } from '../catalogue/usage.ts';
 import type { Asked, Candidate, Findings, SearchIndex } from './index/search-index.ts';
 import {
   ExactNames,
-  mentionMatcher,
+  Integrations,
   namedMatcher,
   nameMatcher,
   pinFirst,
@@ -15,14 +15,14 @@ import {
   type NameMatch,
 } from './names.ts';
 import {
+  broughtForward,
   demote,
   firstWithEquals,
   fuse,
   roundScore,
   withBestOfEach,
-  withGeneralSearch,
   type FusedServer,
-  type GeneralPlace,
+  type Place,
   type RankedServer,
 } from './fusion.ts';
 import { calibrate, correctForTextCount, tuningOf, verdictOn, type CalibrationPoint } from './tuning.ts';
@@ -52,7 +52,17 @@ interface Ranked {
   /** False: nothing in the catalogue can probably serve the query; except a general search of the web, if that has a place. */
   readonly isAnswerable: boolean;
   /** The place among the servers of a general search of the web; undefined: as ranked. */
-  readonly general: GeneralPlace | undefined;
+  readonly general: Place | undefined;
+}
+
+/** The candidates for a query, and what it names. */
+interface Named {
+  readonly candidates: readonly Candidate[];
+  readonly named: ReadonlyMap<string, NameMatch>;
+  /** True if it names one of them. */
+  readonly isNamed: boolean;
+  /** The ids of those that work with a product which it names. */
+  readonly integrated: ReadonlySet<string>;
 }
 
 /** The standing of one server in the ranking of a query. */
@@ -84,6 +94,7 @@ const MOST_GENERAL_SEARCHES = 50;
 export class Ranker {
   readonly #parts: RankerParts;
   readonly #exactNames: ExactNames;
+  readonly #integrations: Integrations;
   /** By server name. */
   readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
   /** The general searches that the index has found, and its epoch. */
@@ -92,6 +103,7 @@ export class Ranker {
   constructor(parts: RankerParts) {
     this.#parts = parts;
     this.#exactNames = new ExactNames(parts.catalogue);
+    this.#integrations = new Integrations(parts.catalogue);
   }
 
   /** Identifies everything but the question that a ranking depends on: equal states give equal rankings. */
@@ -111,7 +123,7 @@ export class Ranker {
     const searches = general ? await this.#generalSearches().catch(() => []) : [];
     const servers = found.isAnswerable || searches.length > 0 ? found.servers : [];
     const ranking = withBestOfEach(
-      withGeneralSearch(servers, searches, general),
+      broughtForward(servers, searches, general),
       servers.length === 0 ? [] : best,
     );
     return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
@@ -134,17 +146,17 @@ export class Ranker {
 
   async #findGeneralSearches(): Promise<readonly Candidate[]> {
     const { index } = this.#parts;
-    const { spread = 0, general } = tuningOf(index.embedderId) ?? {};
+    const tuning = tuningOf(index.embedderId);
     try {
       const { candidates } = await index.find(index.ask(GENERAL_REQUEST), CANDIDATES_OF_GENERAL_REQUEST);
       // An outage meanwhile may have left some out.
       if (index.degraded !== undefined) this.#general = undefined;
       return candidates
         .map(candidate => ({ candidate, nearness: largest(candidate.tools.semantic) }))
-        .filter(({ nearness }) => nearness >= (general?.tool ?? Infinity))
+        .filter(({ nearness }) => nearness >= (tuning?.general.tool ?? Infinity))
         .sort((one, other) => other.nearness - one.nearness)
         .slice(0, MOST_GENERAL_SEARCHES)
-        .map(({ candidate }) => correctedBy(spread, candidate));
+        .map(({ candidate }) => correctedBy(tuning, candidate));
     } catch (error) {
       this.#general = undefined;
       throw error;
@@ -180,7 +192,7 @@ export class Ranker {
   /** @param isForced true: ranks the candidates also if none can probably serve the query */
   async #ranked(
     asked: Asked,
-    { count, isForced = false }: { count?: number; isForced?: boolean } = {},
+    { count, isForced }: { count?: number; isForced?: boolean } = {},
   ): Promise<Ranked> {
     const { index } = this.#parts;
     const query = asked.text;
@@ -190,14 +202,15 @@ export class Ranker {
       () => ({ attributes: { 'switchboard.index': index.id } }),
     );
     const tuning = tuningOf(index.embedderId);
-    const corrected = found.map(candidate => correctedBy(tuning?.spread ?? 0, candidate));
-    const { candidates, named } = this.#withNamed(query, corrected);
-    const isNamed = [...named.values()].some(match => match !== 'not');
+    const corrected = found.map(candidate => correctedBy(tuning, candidate));
+    const { candidates, named, isNamed, integrated } = this.#withNamed(query, corrected);
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning);
-    const mayServe = isNamed || isAnswerable || this.#isMentioned(query, candidates);
+    const mayServe = isNamed || isAnswerable || integrated.size > 0 || this.#isMentioned(query, candidates);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
-    const servers = this.#ordered(candidates, query, named);
-    const isLed = isNamed || servers[0]?.isPinned === true;
+    const ordered = this.#ordered(candidates, query, named);
+    const isLed = isNamed || ordered[0]?.isPinned === true;
+    const working = ordered.filter(({ serverId }) => integrated.has(serverId) && !this.#isDead(serverId));
+    const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
     return {
       servers,
       table: tableFor(vectors, tuning),
@@ -224,21 +237,20 @@ export class Ranker {
     return ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
   }
 
-  /** Adds the servers whose id or name is the query, and determines how the query names each candidate. */
-  #withNamed(
-    query: string,
-    found: readonly Candidate[],
-  ): { readonly candidates: readonly Candidate[]; readonly named: ReadonlyMap<string, NameMatch> } {
+  /** Adds the servers whose id or name is the query, or which work with what it names, and determines how it names each candidate. */
+  #withNamed(query: string, found: readonly Candidate[]): Named {
     const { index } = this.#parts;
     const match = nameMatcher(query);
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
-    for (const serverId of this.#exactNames.idsFor(query, index.epoch)) {
+    const integrated = this.#integrations.idsFor(query, index.epoch, this.#namesOf(found));
+    const called = this.#exactNames.idsFor(query, index.epoch);
+    for (const serverId of new Set([...called, ...integrated]))
       if (!named.has(serverId))
         candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
-      named.set(serverId, 'alone');
-    }
-    return { candidates, named };
+    for (const serverId of called) named.set(serverId, 'alone');
+    const isNamed = [...named.values()].some(one => one !== 'not');
+    return { candidates, named, isNamed, integrated };
   }
 
   /** Moves the servers that the query names to the front, if they are nearly as relevant as the best one. */
@@ -257,9 +269,12 @@ export class Ranker {
   }
 
   #isMentioned(query: string, candidates: readonly Candidate[]): boolean {
+    return this.#namesOf(candidates).some(namedMatcher(query));
+  }
+
+  #namesOf(candidates: readonly Candidate[]): readonly string[] {
     const { catalogue } = this.#parts;
-    const names = new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''));
-    return [...names].some(mentionMatcher(query));
+    return [...new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''))];
   }
 
   #spellingsOf(serverId: string): ReturnType<typeof spellingsOf> {
@@ -300,9 +315,9 @@ const tableFor = (vectors: Findings['vectors'], tuning: ReturnType<typeof tuning
 
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
-const correctedBy = (spread: number, candidate: Candidate): Candidate => ({
+const correctedBy = (tuning: ReturnType<typeof tuningOf>, candidate: Candidate): Candidate => ({
   ...candidate,
-  semantic: correctForTextCount(candidate.semantic, candidate.texts, spread),
+  semantic: correctForTextCount(candidate.semantic, candidate.texts, tuning?.spread ?? 0),
 });
 
 /** Limits the tools, rounds the score, and turns the cosine into a probability. */

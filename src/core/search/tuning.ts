@@ -1,5 +1,5 @@
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
-import type { GeneralPlace } from './fusion.ts';
+import type { Place } from './fusion.ts';
 import type { Findings } from './index/search-index.ts';
 import { largest } from './index/vectors.ts';
 
@@ -112,7 +112,7 @@ interface Verdict {
   /** True: a general search of the web can serve it, even if no other server can. */
   readonly mayBeSearched: boolean;
   /** The place of a general search among the servers; undefined: as ranked. */
-  readonly general: GeneralPlace | undefined;
+  readonly general: Place | undefined;
 }
 
 const UNKNOWN: Verdict = { isAnswerable: true, mayBeSearched: false, general: undefined };

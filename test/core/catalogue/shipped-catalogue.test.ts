@@ -87,12 +87,20 @@ describe('the shipped catalogue', () => {
     ).toEqual([]);
   });
 
-  it('has 5 to 50 short example requests for every server, none of them twice or in the words of its description', () => {
+  it('has 5 to 100 short example requests for every server, none of them twice or in the words of its description', () => {
     const wrong = ({ description, examples = [] }: Entry) =>
       examples.length < 5 ||
-      examples.length > 50 ||
+      examples.length > 100 ||
       examples.some(example => example.length < 6 || example.length > 200 || description.includes(example)) ||
       duplicatesOf(examples.map(example => example.toLowerCase())).length > 0;
+    expect(entriesWhere(wrong)).toEqual([]);
+  });
+
+  it('lists the integrations of a server in order, each once', () => {
+    const wrong = ({ integrations = [] }: Entry) => {
+      const names = integrations.map(name => name.toLowerCase());
+      return duplicatesOf(names).length > 0 || names.join() !== names.toSorted().join();
+    };
     expect(entriesWhere(wrong)).toEqual([]);
   });
 

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { mentionMatcher, namedMatcher, nameMatcher, spellingsOf } from '../../../src/core/search/names.ts';
+import {
+  Integrations,
+  mentionMatcher,
+  namedMatcher,
+  nameMatcher,
+  spellingsOf,
+} from '../../../src/core/search/names.ts';
 
 describe('nameMatcher', () => {
   it.each([
@@ -73,5 +79,50 @@ describe('namedMatcher', () => {
     ['anything', ''],
   ])('does not find in "%s" the name %s', (query, name) => {
     expect(namedMatcher(query)(name)).toBe(false);
+  });
+});
+
+describe('Integrations', () => {
+  const heads = [
+    { id: 'hub', integrations: ['Mailchimp', 'Google Forms', 'Trådfri', 'Wave', 'Notion'] },
+    { id: 'other-hub', integrations: ['mailchimp', 'freee'] },
+    { id: 'plain' },
+  ];
+  const start = (active: readonly object[] = heads) =>
+    new Integrations({ active: () => active.values() as never });
+  const idsFor = (query: string, names: readonly string[] = ['Hub', 'Mailer']) => [
+    ...start().idsFor(query, 1, names),
+  ];
+
+  it.each([
+    ['add Ann to our mailchimp list', ['hub', 'other-hub']],
+    ['who answered my google forms?', ['hub']],
+    ['TRÅDFRI lamp off', ['hub']],
+    ['freeeで今月の請求書', ['other-hub']],
+    ['the invoice in Wave', ['hub']],
+  ])('finds who works with what is named: %s', (query, ids) => {
+    expect(idsFor(query)).toEqual(ids);
+  });
+
+  it.each(['a wave from the beach', 'google the forms', 'mailchimps', 'nothing named', ''])(
+    'finds nobody for "%s"',
+    query => {
+      expect(idsFor(query)).toEqual([]);
+    },
+  );
+
+  it('leaves a product to a server that is named after it, which its documentation is not', () => {
+    expect(idsFor('a page in notion', ['Notion (official)'])).toEqual([]);
+    expect(idsFor('a page in notion', ['Tasks in Notion'])).toEqual([]);
+    expect(idsFor('a page in notion', ['Notion API Docs', 'Notional'])).toEqual(['hub']);
+  });
+
+  it('reads the entries again when the index has changed', () => {
+    const active: object[] = [];
+    const integrations = start(active);
+    expect(integrations.idsFor('mailchimp', 1, []).size).toBe(0);
+    active.push(...heads);
+    expect(integrations.idsFor('mailchimp', 1, []).size).toBe(0);
+    expect(integrations.idsFor('mailchimp', 2, []).size).toBe(2);
   });
 });

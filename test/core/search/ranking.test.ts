@@ -8,7 +8,7 @@ import {
   fuse,
   MAX_USE_EFFECT,
   withBestOfEach,
-  withGeneralSearch,
+  broughtForward,
   type FusedServer,
 } from '../../../src/core/search/fusion.ts';
 import { pinFirst } from '../../../src/core/search/names.ts';
@@ -346,7 +346,7 @@ describe('withBestOfEach', () => {
   });
 });
 
-describe('withGeneralSearch', () => {
+describe('broughtForward', () => {
   const ranking = fuse(
     Array.from('abcdefgh', (id, place) => at(id, 0.9 - place / 10, 9 - place)),
     unused,
@@ -360,35 +360,35 @@ describe('withGeneralSearch', () => {
   const scoresOf = (servers: readonly FusedServer[]) => servers.map(({ finalScore }) => finalScore);
 
   it('lets two lead, as ranked before others, with the score of the best', () => {
-    const led = withGeneralSearch(ranking, searches('zge'), 'first');
+    const led = broughtForward(ranking, searches('zge'), 'first');
     expect(ids(led)).toBe('egabcdfh');
     expect(scoresOf(led)).toEqual(scoresOf(led).toSorted((one, other) => other - one));
     expect(scoresOf(led).slice(0, 2)).toEqual([ranking[0]?.finalScore, ranking[0]?.finalScore]);
     expect(led[2]?.finalScore).toBeLessThan(led[1]?.finalScore ?? 0);
-    expect(ids(withGeneralSearch(ranking, searches('zy'), 'first'))).toBe('zyabcdefgh');
+    expect(ids(broughtForward(ranking, searches('zy'), 'first'))).toBe('zyabcdefgh');
   });
 
   it('has one among the first three', () => {
-    const third = withGeneralSearch(ranking, searches('zg'), 'third');
+    const third = broughtForward(ranking, searches('zg'), 'third');
     expect(ids(third)).toBe('abgcdefh');
     expect(scoresOf(third)).toEqual(scoresOf(third).toSorted((one, other) => other - one));
-    expect(withGeneralSearch(ranking, searches('cz'), 'third')).toBe(ranking);
-    expect(ids(withGeneralSearch(ranking.slice(0, 1), searches('z'), 'third'))).toBe('az');
+    expect(broughtForward(ranking, searches('cz'), 'third')).toBe(ranking);
+    expect(ids(broughtForward(ranking.slice(0, 1), searches('z'), 'third'))).toBe('az');
   });
 
   it('leaves the best servers for clauses among the first five', () => {
     const best = searches('h');
-    expect(ids(withBestOfEach(withGeneralSearch(ranking, searches('zy'), 'first'), best)).slice(0, 5)).toBe(
+    expect(ids(withBestOfEach(broughtForward(ranking, searches('zy'), 'first'), best)).slice(0, 5)).toBe(
       'zyabh',
     );
-    expect(ids(withBestOfEach(withGeneralSearch(ranking, searches('z'), 'third'), best)).slice(0, 5)).toBe(
+    expect(ids(withBestOfEach(broughtForward(ranking, searches('z'), 'third'), best)).slice(0, 5)).toBe(
       'abzch',
     );
   });
 
   it('changes nothing without a place, without searches, and for requests that nothing serves', () => {
-    expect(withGeneralSearch(ranking, searches('z'), undefined)).toBe(ranking);
-    expect(withGeneralSearch(ranking, [], 'first')).toBe(ranking);
-    expect(withGeneralSearch([], searches('z'), 'first')).toEqual([]);
+    expect(broughtForward(ranking, searches('z'), undefined)).toBe(ranking);
+    expect(broughtForward(ranking, [], 'first')).toBe(ranking);
+    expect(broughtForward([], searches('z'), 'first')).toEqual([]);
   });
 });

@@ -126,6 +126,21 @@ describe('search', () => {
     expect(ids(await ask('MapsMail'))[0]).toBe('way');
   });
 
+  it('puts a server that works with a named product first, or third behind a server that is named, too', async () => {
+    const dead = { state: 'unreachable', checkedAtMs: 0, deadSinceMs: 0, failures: 3 } as const;
+    const health = { epoch: 0, of: ({ id }: { id: string }) => (id === 'dead-hub' ? dead : undefined) };
+    const { ask, catalogue } = await start({ health });
+    const hub = (id: string) => ({ ...entry(id, 'Zzz.'), integrations: ['Quixo'] });
+    await catalogue.put([hub('dead-hub'), hub('hub')], { origin: 'operator' });
+    const [first, second] = ids(await ask('rain and sun for a city in quixo'));
+    expect([first, second]).toEqual(['hub', 'weather']);
+    expect(ids(await ask('maps quixo')).slice(0, 3)).toEqual(['maps', expect.any(String), 'hub']);
+    await catalogue.put([{ ...entry('own', 'Zzz.', { rain: 'Rain in a city.' }), name: 'Quixo Rain' }], {
+      origin: 'operator',
+    });
+    expect(ids(await ask('rain and sun for a city in quixo'))).not.toContain('hub');
+  });
+
   it("responds in the contract's fields, most relevant server and tool first", async () => {
     const { ask } = await start();
     const answer = await ask('forecast for a city');
