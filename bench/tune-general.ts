@@ -1,28 +1,29 @@
 /**
  * Learns which requests a general search of the web serves best: npm run tune:general -- FOLDER [--data FOLDER] [--write]
  *
- * From natural.jsonl and lookups.jsonl in bench/training/, from the examples of the shipped catalogue, and from the sets of FOLDER (see
- * tune.ts), whose requests other servers serve. Prints for how many requests of each set it gives a search of the web a place; for
- * those that it learned from by a test that was learned without them. With --write it replaces `general` in the tuning of the model.
- * --data keeps the vectors for the next run.
+ * By known requests that are near: the questions of natural.jsonl and lookups.jsonl in bench/training/, and requests that are none, of
+ * natural.jsonl, unanswerable.jsonl and the examples of the shipped catalogue. How much their nearness says, beside the evidence for the
+ * best server, is learned from natural.jsonl, lookups.jsonl and the sets of FOLDER (see tune.ts), whose requests other servers serve.
+ * Prints for how many requests of each set it gives a search of the web a place; for those that it learned from by what is known without
+ * their neighbours in the file. With --write it replaces `general` in the tuning of the model, and the vectors of the known requests.
+ * --data keeps the vectors of the catalogues for the next run.
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { readEntries } from '../src/core/catalogue/import-file.ts';
-import { documentsOf, textsOf } from '../src/core/search/documents.ts';
-import type { Embedder } from '../src/core/search/embed/embedder.ts';
 import { createMiniLmEmbedder, QueryAdapter } from '../src/core/search/embed/minilm/embedder.ts';
 import { VectorCache } from '../src/core/search/index/vector-cache.ts';
-import { largest, VectorStore } from '../src/core/search/index/vectors.ts';
-import { GENERAL_REQUEST } from '../src/core/search/ranking.ts';
-import { valueOf, type GeneralSearchTuning } from '../src/core/search/tuning.ts';
+import { textsOf } from '../src/core/search/documents.ts';
+import { readEntries } from '../src/core/catalogue/import-file.ts';
+import type { Embedder } from '../src/core/search/embed/embedder.ts';
+import { KnownRequests } from '../src/core/search/known-requests.ts';
+import { generalValueOf, meanOf } from '../src/core/search/tuning.ts';
 import { openDatabase } from '../src/platform/database/database.ts';
 import { createLog } from '../src/platform/telemetry/log.ts';
 import { percentile } from './measures.ts';
 import { readQueries, readText } from './query-sets.ts';
-import { fitLinearTest, requestsOf, trueFrom, type Request } from './tuning/linear-test-training.ts';
+import { fitLinear, requestsOf, rounded, type Request } from './tuning/linear-test-training.ts';
 import { readTuneSet, readTuneSets } from './tuning/tune-set.ts';
 
 const MODEL = path.join(import.meta.dirname, '../src/core/search/embed/minilm');
@@ -32,20 +33,16 @@ const TRAINING = path.join(import.meta.dirname, 'training');
 const NATURAL = path.join(TRAINING, 'natural.jsonl');
 /** Questions that only a search of the web answers. */
 const LOOKUPS = path.join(TRAINING, 'lookups.jsonl');
-const UNTUNED = [
-  'everyday.jsonl',
-  'answerable.jsonl',
-  'requests.jsonl',
-  'unanswerable.jsonl',
-  'training/unanswerable.jsonl',
-];
+/** What nothing serves. It is known, but does not teach how much that says: there is hardly any doubt about it. */
+const UNANSWERABLE = path.join(TRAINING, 'unanswerable.jsonl');
+const UNTUNED = ['everyday.jsonl', 'answerable.jsonl', 'requests.jsonl', 'unanswerable.jsonl'];
 /** The shares of the requests for which another server is best that may have a search of the web first, and among three. */
-const FIRST = 0.05;
-const AMONG_THREE = 0.2;
+const FIRST = 0.04;
+const AMONG_THREE = 0.1;
+/** Every nth example of the catalogue is known. */
+const EVERY = 3;
 /** The least cosine of a tool with a request for a search of the web. Lower, and tools that search something else are among them. */
 const TOOL = 0.45;
-/** Every nth example of a server that searches something else teaches. */
-const EVERY = 4;
 
 const labelSchema = z.object({
   relevant_servers: z.array(z.string()),
@@ -88,116 +85,109 @@ async function tune(from: string): Promise<void> {
   });
   const natural = await read(NATURAL);
   const lookups = await read(LOOKUPS);
+  const unanswerable = await read(UNANSWERABLE);
+  const examples = await readExamples(embedder, adapter);
   const untuned = await Promise.all(
     UNTUNED.map(async name => ({ name, requests: await read(path.join(import.meta.dirname, name)) })),
   );
-  const examples = await readExamples(
-    embedder,
-    cache,
-    new Set((await readQueries(NATURAL)).map(({ query }) => query)),
-  );
   await embedder.close();
   await database.close();
-  const general = learn({ natural, labels: await readLabels(), lookups, elsewhere, examples, untuned });
+  const labels = await readLabels();
+  const best = natural.filter((_one, at) => labels[at]?.general === 'best');
+  const others = natural.filter((_one, at) => labels[at]?.general !== 'best');
+  const known = { questions: [...best, ...lookups], others: [...others, ...unanswerable, ...examples] };
+  const served = new Set(natural.filter((_one, at) => labels[at]?.relevant_servers.length !== 0));
+  const sets = { best, lookups, others: others.filter(one => served.has(one)), elsewhere, untuned };
+  const general = learn(known, sets);
   if (!values.write) return;
   const file = path.join(MODEL, 'tuning.json');
   const tuning = z.looseObject({}).parse(JSON.parse(await readFile(file, 'utf8')));
   await writeFile(file, `${JSON.stringify({ ...tuning, general })}\n`);
+  const vectors = [...known.questions, ...known.others].map(({ vector }) => vector);
+  await writeFile(path.join(MODEL, 'known-requests.bin'), KnownRequests.encode(vectors));
 }
 
-interface Learned {
-  readonly natural: readonly Request[];
-  /** Of `natural`. */
-  readonly labels: readonly z.infer<typeof labelSchema>[];
+/** What is known of a request. */
+type KnownRequest = Pick<Request, 'group' | 'vector'>;
+
+interface Known {
+  readonly questions: readonly KnownRequest[];
+  readonly others: readonly KnownRequest[];
+}
+
+interface Sets {
+  readonly best: readonly Request[];
   readonly lookups: readonly Request[];
+  /** Requests of the same writers as `best` that another server serves. */
+  readonly others: readonly Request[];
   readonly elsewhere: readonly Request[];
-  readonly examples: Examples;
   readonly untuned: readonly { readonly name: string; readonly requests: readonly Request[] }[];
 }
 
-function learn({ natural, labels, lookups, elsewhere, examples, untuned }: Learned): GeneralSearchTuning {
-  const best = natural.filter((_one, at) => labels[at]?.general === 'best');
-  const others = natural.filter(
-    (_one, at) => labels[at]?.general !== 'best' && labels[at]?.relevant_servers.length !== 0,
-  );
-  const { test, heldOut } = fitLinearTest([...best, ...lookups], [...others, ...elsewhere], examples);
-  const first = percentile(others.map(heldOut), 1 - FIRST);
-  const likely = percentile(others.map(heldOut), 1 - AMONG_THREE) - first;
-  const general = { ...trueFrom(first, test), likely: Number(likely.toFixed(4)), tool: TOOL };
-  const row = (set: string, all: readonly number[]) => {
+function learn(known: Known, { best, lookups, others, elsewhere, untuned }: Sets) {
+  const near = new Map<Request, ReturnType<KnownRequests['nearness']>>();
+  const learning = [...best, ...lookups, ...others, ...elsewhere];
+  for (const [group, own = []] of Object.entries(Object.groupBy(learning, one => one.group))) {
+    const without = knownRequests(known, group);
+    for (const one of own) near.set(one, without.nearness(one.vector));
+  }
+  const whole = knownRequests(known);
+  for (const one of untuned.flatMap(({ requests }) => requests)) near.set(one, whole.nearness(one.vector));
+  const nearnessOf = (one: Request) => near.get(one) ?? { question: 0, other: 0 };
+  const fitted = fitLinear([...best, ...lookups], [...others, ...elsewhere], one => {
+    const { question, other } = nearnessOf(one);
+    return [one.semantic, one.keyword, question, other];
+  });
+  const [semantic = 0, keyword = 0, question = 0, other = 0] = fitted.weights.map(rounded);
+  const unbiased = { bias: 0, semantic, keyword, question, other };
+  const doubtful = others.map(one => generalValueOf(one, nearnessOf(one), unbiased));
+  const first = percentile(doubtful, 1 - FIRST);
+  const likely = rounded(percentile(doubtful, 1 - AMONG_THREE) - first);
+  const test = { ...unbiased, bias: rounded(-first) };
+  const row = (set: string, requests: readonly Request[]) => {
+    const all = requests.map(one => generalValueOf(one, nearnessOf(one), test));
     const share = (from: number) =>
       `${((100 * all.filter(value => value >= from).length) / all.length).toFixed(1)} %`;
-    return { set, requests: all.length, 'leads for': share(0), 'at least third for': share(general.likely) };
+    return { set, requests: all.length, 'leads for': share(0), 'at least third for': share(likely) };
   };
   console.log('\nA general search of the web');
   console.table([
-    row(
-      'natural.jsonl, where it is best',
-      best.map(one => heldOut(one) - first),
-    ),
-    row(
-      'lookups.jsonl',
-      lookups.map(one => heldOut(one) - first),
-    ),
-    row(
-      'natural.jsonl, where another server is best',
-      others.map(one => heldOut(one) - first),
-    ),
+    row('natural.jsonl, where it is best', best),
+    row('lookups.jsonl', lookups),
+    row('natural.jsonl, where another server is best', others),
     ...Object.entries(Object.groupBy(elsewhere, ({ group }) => group)).map(([name, own = []]) =>
-      row(
-        name,
-        own.map(one => heldOut(one) - first),
-      ),
+      row(name, own),
     ),
-    ...untuned.map(({ name, requests }) =>
-      row(
-        name,
-        requests.map(one => valueOf(one, general)),
-      ),
-    ),
+    ...untuned.map(({ name, requests }) => row(name, requests)),
   ]);
-  return general;
+  return { ...test, likely, tool: TOOL, questions: known.questions.length };
+}
+
+/** @param group left out, so that no request is near to itself or its neighbours */
+function knownRequests({ questions, others }: Known, group?: string): KnownRequests {
+  const vectorsOf = (requests: readonly KnownRequest[]) =>
+    requests.filter(one => one.group !== group).map(({ vector }) => vector);
+  const first = vectorsOf(questions);
+  return new KnownRequests(KnownRequests.encode([...first, ...vectorsOf(others)]), {
+    dimensions: first[0]?.length ?? 0,
+    questions: first.length,
+  });
+}
+
+/** Returns some examples of the shipped catalogue, less those that are requests of natural.jsonl. */
+async function readExamples(embedder: Embedder, adapter: QueryAdapter): Promise<KnownRequest[]> {
+  const { entries } = readEntries(await readText(path.join(SHIPPED, 'servers.jsonl')), { allowHttp: false });
+  const natural = new Set((await readQueries(NATURAL)).map(({ query }) => query));
+  const texts = entries.flatMap(({ examples = [] }) => examples).filter(text => !natural.has(text));
+  const sentences = texts.filter((_text, at) => at % EVERY === 0).map(text => textsOf(text).sentences);
+  const vectors = await embedder.embed(sentences.flat(), 'query');
+  return sentences.map(({ length }) => ({
+    group: 'examples',
+    vector: meanOf(vectors.splice(0, length).map(vector => adapter.apply(vector))),
+  }));
 }
 
 async function readLabels(): Promise<z.infer<typeof labelSchema>[]> {
   const lines = (await readText(NATURAL)).trim().split('\n');
   return lines.map(line => labelSchema.parse(JSON.parse(line)));
-}
-
-interface Examples {
-  /** Of servers that search the web for anything. */
-  readonly yes: readonly Request[];
-  /** Some of the others'. */
-  readonly no: readonly Request[];
-}
-
-/** @param held requests that are judged by what is learned without them */
-async function readExamples(
-  embedder: Embedder,
-  cache: VectorCache,
-  held: ReadonlySet<string>,
-): Promise<Examples> {
-  const { entries } = readEntries(await readText(path.join(SHIPPED, 'servers.jsonl')), { allowHttp: false });
-  const asked = await embedder.embed(textsOf(GENERAL_REQUEST).sentences, 'query');
-  const yes: string[] = [];
-  const no: string[] = [];
-  for (const entry of entries) {
-    const { tools = [], examples = [] } = entry;
-    const prose = documentsOf({ ...entry, tools }).parts.slice(1, 1 + tools.length);
-    const vectors = await cache.vectorsOf(prose.map(part => part.prose));
-    const store = new VectorStore(embedder.dimensions);
-    for (const [at, vector] of vectors.entries()) store.set(at, vector);
-    const isGeneral = tools.length > 0 && asked.some(sentence => largest(store.scan(sentence)) >= TOOL);
-    if (isGeneral) console.log(`searches the web: ${entry.id}`);
-    (isGeneral ? yes : no).push(...examples.filter(example => !held.has(example)));
-  }
-  const requests = async (texts: readonly string[]) =>
-    (await embedder.embed(texts, 'query')).map(vector => ({
-      set: 'examples',
-      group: 'examples',
-      semantic: 0,
-      keyword: 0,
-      vector,
-    }));
-  return { yes: await requests(yes), no: await requests(no.filter((_text, at) => at % EVERY === 0)) };
 }

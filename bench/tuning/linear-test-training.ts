@@ -16,7 +16,7 @@ export interface Request {
   readonly vector: Float32Array;
 }
 
-/** The parts of a set that are held out in turn. */
+/** The parts of a set that are held out in turn, each of neighbours in its file, which often have one writer. */
 const PARTS = 5;
 const RIDGE = 0.015;
 
@@ -29,7 +29,7 @@ export const requestsOf = (
 ): Request[] =>
   queries.map((query, at) => ({
     set: named.set ?? set.name,
-    group: named.group ?? `part ${at % PARTS}`,
+    group: named.group ?? `part ${Math.floor((at * PARTS) / queries.length)}`,
     semantic: largest(cosinesOf(set, query, adapter)),
     keyword: largest(query.keyword),
     vector: meanOf(query.sentences.map(sentence => adapter.apply(sentence))),
@@ -47,24 +47,19 @@ interface Fitted {
  * second, the first is cross-fitted by group.
  * @param yes requests of which something holds
  * @param no those of which it does not
- * @param unevidenced requests of either kind that teach the first only: they have no evidence of their own
  */
-export function fitLinearTest(
-  yes: readonly Request[],
-  no: readonly Request[],
-  unevidenced: { readonly yes: readonly Request[]; readonly no: readonly Request[] } = { yes: [], no: [] },
-): Fitted {
+export function fitLinearTest(yes: readonly Request[], no: readonly Request[]): Fitted {
   const held = new Map<Request, number>();
   const all = [...yes, ...no];
   for (const group of new Set(all.map(one => one.group))) {
     const others = (requests: readonly Request[]) => requests.filter(one => one.group !== group);
-    const direction = directionOf([...others(yes), ...unevidenced.yes], [...others(no), ...unevidenced.no]);
+    const direction = directionOf(others(yes), others(no));
     for (const one of all) if (one.group === group) held.set(one, dot(direction, one.vector));
   }
   const features = (one: Request) => [one.semantic, one.keyword, held.get(one) ?? 0];
-  const { bias, weights } = logistic(weighted(yes, no, features), 0);
+  const { bias, weights } = fitLinear(yes, no, features);
   const [semantic = 0, keyword = 0, request = 0] = weights;
-  const direction = directionOf([...yes, ...unevidenced.yes], [...no, ...unevidenced.no]);
+  const direction = directionOf(yes, no);
   return {
     test: {
       bias: rounded(bias),
@@ -75,6 +70,13 @@ export function fitLinearTest(
     heldOut: one => bias + dot(weights, features(one)),
   };
 }
+
+/** Logistic regression of a few features. */
+export const fitLinear = (
+  yes: readonly Request[],
+  no: readonly Request[],
+  features: (one: Request) => ArrayLike<number>,
+): { readonly bias: number; readonly weights: readonly number[] } => logistic(weighted(yes, no, features), 0);
 
 /** Returns the test that is true from another value on. */
 export const trueFrom = (value: number, test: LinearTest): LinearTest => ({
@@ -157,7 +159,7 @@ function spread(samples: readonly Sample[], width: number) {
 }
 
 /** More digits say nothing. */
-const rounded = (value: number): number => Number(value.toFixed(4));
+export const rounded = (value: number): number => Number(value.toFixed(4));
 
 function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let sum = 0;

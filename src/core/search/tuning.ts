@@ -1,7 +1,10 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
 import type { Place } from './fusion.ts';
 import type { Findings } from './index/search-index.ts';
 import { largest } from './index/vectors.ts';
+import { KnownRequests, type Nearness } from './known-requests.ts';
 
 /** Learned values for one embedder (`bench/tune.ts`, `bench/tune-general.ts`); they do not apply to other embedders. */
 interface Tuning {
@@ -15,16 +18,25 @@ interface Tuning {
 /** A cosine and the share of relevant servers among those with that cosine. Both columns of a table ascend. */
 export type CalibrationPoint = readonly [cosine: number, probability: number];
 
-const MINILM: Tuning = {
-  spread: minilm.spread,
-  calibration: minilm.calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
-  answerability: minilm.answerability,
-  general: minilm.general,
-};
+/** The vectors of `KnownRequests`, in the order of `bench/tune-general.ts`. */
+const KNOWN_REQUESTS = path.join(import.meta.dirname, 'embed/minilm/known-requests.bin');
+
+let loaded: Tuning | undefined;
 
 /** Returns the tuning of an embedder; undefined for n-grams and for API models, which were never tuned. */
 export const tuningOf = (embedderId: string): Tuning | undefined =>
-  embedderId === minilm.embedder ? MINILM : undefined;
+  embedderId === minilm.embedder ? (loaded ??= load()) : undefined;
+
+function load(): Tuning {
+  const { spread, calibration, answerability, general } = minilm;
+  const sizes = { dimensions: answerability.request.length, questions: general.questions };
+  return {
+    spread,
+    calibration: calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
+    answerability,
+    general: { ...general, known: new KnownRequests(readFileSync(KNOWN_REQUESTS), sizes) },
+  };
+}
 
 /**
  * Makes the best cosine of a server comparable between servers. The best of n draws grows like √ln n by chance, so without
@@ -57,7 +69,7 @@ function interpolate([x0, y0]: CalibrationPoint, [x1, y1]: CalibrationPoint, x: 
 
 /**
  * A linear function of a request and of the best evidence for it, at least 0 if something holds of the request. `bench/tune.ts`
- * and `bench/tune-general.ts` learn it from labelled requests.
+ * learns it from labelled requests.
  */
 export interface LinearTest {
   readonly bias: number;
@@ -69,13 +81,36 @@ export interface LinearTest {
   readonly request: readonly number[];
 }
 
-/** When a general search of the web may serve a request better than any other server. */
-export interface GeneralSearchTuning extends LinearTest {
+/** When a general search of the web serves a request better than any other server: if a linear function is at least 0. */
+export interface GeneralTest {
+  readonly bias: number;
+  /** Weights of the best cosine and of the best keyword score of any server. */
+  readonly semantic: number;
+  readonly keyword: number;
+  /** Weights of the nearness to known requests. */
+  readonly question: number;
+  readonly other: number;
+}
+
+interface GeneralSearchTuning extends GeneralTest {
+  readonly known: KnownRequests;
   /** From this value of the test on, a general search is among the first three. */
   readonly likely: number;
   /** The least cosine of a tool of a general search with a request for one. */
   readonly tool: number;
 }
+
+/** Returns the value of the test for a request. */
+export const generalValueOf = (
+  { semantic, keyword }: Pick<RequestEvidence, 'semantic' | 'keyword'>,
+  { question, other }: Nearness,
+  test: GeneralTest,
+): number =>
+  test.bias +
+  test.semantic * semantic +
+  test.keyword * keyword +
+  test.question * question +
+  test.other * other;
 
 /** A request, and the best evidence for it of any server. */
 interface RequestEvidence {
@@ -126,8 +161,9 @@ export function verdictOn({ candidates, vectors }: Findings, tuning: Tuning | un
     vector: meanOf(vectors),
   };
   const answerable = valueOf(evidence, tuning.answerability);
-  const value = valueOf(evidence, tuning.general);
-  const general = value >= 0 ? 'first' : value >= tuning.general.likely ? 'third' : undefined;
+  const { known, likely } = tuning.general;
+  const value = generalValueOf(evidence, known.nearness(evidence.vector), tuning.general);
+  const general = value >= 0 ? 'first' : value >= likely ? 'third' : undefined;
   return {
     isAnswerable: answerable >= 0,
     mayBeSearched: general === 'first' && answerable >= -DOUBT,

@@ -1,25 +1,28 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { Catalogue } from '../../../src/core/catalogue/catalogue.ts';
 import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import tuning from '../../../src/core/search/embed/minilm/tuning.json' with { type: 'json' };
+import { encodedLength, viewVector } from '../../../src/core/search/index/vectors.ts';
 import type { Asked, Candidate, SearchIndex } from '../../../src/core/search/index/search-index.ts';
 import { GENERAL_REQUEST, Ranker } from '../../../src/core/search/ranking.ts';
 import { tuningOf, verdictOn } from '../../../src/core/search/tuning.ts';
 import { openTestDatabase } from '../../support/database.ts';
 import { entry } from './support.ts';
 
-const { general, answerability } = tuning;
-const lengthOf = (vector: readonly number[]) => Math.hypot(...vector);
+const learned = tuningOf(tuning.embedder);
+if (!learned) throw new Error('nothing was learned for the embedder of tuning.json');
 
-/** A vector in the direction of general questions and of answerable requests, with weights. */
-function towards(question: number, answerable: number): Float32Array {
-  const mixed = general.request.map(
-    (weight, at) =>
-      (question * weight) / lengthOf(general.request) +
-      (answerable * (answerability.request[at] ?? 0)) / lengthOf(answerability.request),
-  );
-  return Float32Array.from(mixed, value => value / lengthOf(mixed));
-}
+const KNOWN = readFileSync(
+  new URL('../../../src/core/search/embed/minilm/known-requests.bin', import.meta.url),
+);
+const ROW_BYTES = encodedLength(tuning.answerability.request.length);
+const known = Array.from({ length: KNOWN.length / ROW_BYTES }, (_, row) => {
+  const { values, scale } = viewVector(KNOWN.subarray(row * ROW_BYTES, (row + 1) * ROW_BYTES));
+  return Float32Array.from(values, value => value * scale);
+});
+const questions = known.slice(0, tuning.general.questions);
+const others = known.slice(tuning.general.questions);
 
 const candidate = (serverId: string, semantic: number, tool = 0): Candidate => ({
   serverId,
@@ -79,8 +82,23 @@ async function start(question: Float32Array) {
   return { ask, ranker, control, [Symbol.asyncDispose]: () => database.close() };
 }
 
-/** Such a question has an answer; one further from what is answerable does not, but for a search of the web. */
-const QUESTION = towards(1, 1);
+/** Returns the first of known requests with such a verdict, if its best server is as near as that. */
+function requestWith(verdict: object, among: readonly Float32Array[], semantic: number): Float32Array {
+  const isMeant = (one: Float32Array) =>
+    Object.entries(verdict).every(
+      ([name, value]) => verdictOn(evidence(one, semantic), learned)[name as never] === value,
+    );
+  const found = among.find(isMeant);
+  if (!found) throw new Error(`no known request has the verdict ${JSON.stringify(verdict)}`);
+  return found;
+}
+
+const evidence = (vector: Float32Array, semantic: number) => ({
+  candidates: [candidate('far', 0), candidate('near', semantic)],
+  vectors: [vector],
+});
+
+const QUESTION = requestWith({ general: 'first', isAnswerable: true }, questions, 0.3);
 
 describe('a general search of the web', () => {
   it('leads for a question, is found once, and is none of what is near but no search', async () => {
@@ -117,31 +135,28 @@ describe('a general search of the web', () => {
 });
 
 describe('verdictOn', () => {
-  const learned = tuningOf(tuning.embedder);
-  const evidence = (vector: Float32Array, semantic = 0.3) => ({
-    candidates: [candidate('far', 0), candidate('near', semantic)],
-    vectors: [vector],
+  const share = (all: readonly Float32Array[], semantic: number) =>
+    all.filter(one => verdictOn(evidence(one, semantic), learned).general === 'first').length / all.length;
+
+  it('gives known questions a general search, and other requests none', () => {
+    expect(share(questions.slice(0, 300), 0.3)).toBeGreaterThan(0.9);
+    expect(share(others.slice(0, 300), 0.6)).toBeLessThan(0.1);
   });
 
-  it('gives a question a general search, and a request that a server is near to none', () => {
-    expect(verdictOn(evidence(QUESTION), learned).general).toBe('first');
-    expect(verdictOn(evidence(towards(-1, 1), 0.6), learned)).toEqual({
-      isAnswerable: true,
-      mayBeSearched: false,
-      general: undefined,
-    });
+  it('gives a question none if a server is near enough', () => {
+    expect(verdictOn(evidence(QUESTION, 1.5), learned).general).toBeUndefined();
   });
 
-  it('turns a request away that is neither answerable nor a question', () => {
-    expect(verdictOn(evidence(towards(-1, -1), 0.1), learned)).toMatchObject({
-      isAnswerable: false,
-      mayBeSearched: false,
-    });
+  it('lets a question be searched that nothing else serves, if there is little doubt, and turns other requests away', () => {
+    const doubtful = requestWith({ general: 'first', isAnswerable: false }, questions, 0.1);
+    expect(verdictOn(evidence(doubtful, 0.1), learned).mayBeSearched).toBe(true);
+    const other = requestWith({ isAnswerable: false }, others, 0.1);
+    expect(verdictOn(evidence(other, 0.1), learned)).toMatchObject({ mayBeSearched: false });
   });
 
   it('says nothing of embedders that nothing was learned for, and nothing without vectors', () => {
     const unknown = { isAnswerable: true, mayBeSearched: false, general: undefined };
-    expect(verdictOn(evidence(QUESTION), undefined)).toEqual(unknown);
+    expect(verdictOn(evidence(QUESTION, 0.3), undefined)).toEqual(unknown);
     expect(verdictOn({ candidates: [], vectors: [] }, learned)).toEqual(unknown);
   });
 });
