@@ -247,8 +247,12 @@ const glossary = Glossary.read(known => {
 /** Words of requests in lower case, names among them. */
 export const requestWords: readonly string[] = glossary.words;
 
-/** Returns whether a word in lower case is more than a name. */
-export const isOrdinaryWord = (word: string): boolean => glossary.isEnglish(word);
+/** Returns whether a lower-case text has only words of the glossary, in any form, and no names. */
+export const isOrdinaryText = (text: string): boolean => glossary.isEnglish(text);
+
+/** Returns whether a lower-case word is one of the glossary or the plural of one, and no name. */
+export const isOrdinaryWord = (word: string): boolean =>
+  glossary.common.has(word) || (word.endsWith('s') && glossary.common.has(word.slice(0, -1)));
 
 /**
  * Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too,

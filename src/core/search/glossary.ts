@@ -50,6 +50,8 @@ export class Glossary {
   readonly #inNames: ReadonlySet<string>;
   /** The English words of letters alone, names among them, in lower case. */
   readonly words: readonly string[];
+  /** Those of them that are no names. */
+  readonly common: ReadonlySet<string>;
   /** Returns whether a lower-case word is common in English, and not only a name. */
   readonly isEnglish: (word: string) => boolean;
 
@@ -70,7 +72,8 @@ export class Glossary {
     );
     const all = english.flat();
     this.words = all.map(word => word.toLowerCase()).filter(word => /^[a-z]+$/.test(word));
-    this.isEnglish = isEnglish(all.filter(isCommon));
+    this.common = new Set(all.filter(isCommon));
+    this.isEnglish = isEnglish([...this.common]);
     const inNames = all.filter(word => !isCommon(word)).flatMap(name => wordsOf(unified(name)));
     this.#inNames = new Set(inNames.filter(word => !this.isEnglish(word)));
   }

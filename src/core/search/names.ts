@@ -1,5 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
-import { isOrdinaryWord, tokenize } from './documents.ts';
+import { isOrdinaryText, isOrdinaryWord, tokenize } from './documents.ts';
 
 /** How a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';
@@ -73,19 +73,25 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
   return serverName => {
     if (isMentioned(serverName)) return true;
     const name = spaced(withoutBrackets(serverName));
-    return name.length > MIN_NAME && asked.includes(name) && !isOrdinary(name.trim());
+    return (
+      name.length > MIN_NAME &&
+      asked.includes(name) &&
+      !(isOneWord(name) ? isOrdinary : isOrdinaryText)(name.trim())
+    );
   };
 }
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(
-  `backlog buffer clerk clio clover courier doodle factorial fellow gondola grain greenhouse harvest indeed kit lever line medium meetup
-   mercury miele needle neon peek polar railway replicate sage sanity sap socket threads trunk wave wise workable workday`.split(
-    /\s+/,
-  ),
+  `amplitude backlog buffer clerk clio clover courier definite digits doodle eraser factorial fellow gondola grain greenhouse
+   harvest indeed kit lever line medium meetup mercury miele needle neon peek polar railway replicate sage sanity sap socket
+   teamwork threads trunk wave wise workable workday`.split(/\s+/),
 );
 
-const isOrdinary = (name: string): boolean => ORDINARY_NAMES.has(name) || isOrdinaryWord(name);
+const isOrdinary = (word: string): boolean => ORDINARY_NAMES.has(word) || isOrdinaryWord(word);
+
+/** @param words like `spaced` */
+const isOneWord = (words: string): boolean => !words.trim().includes(' ');
 
 /** Two characters and the spaces around them. */
 const MIN_NAME = 4;
@@ -172,6 +178,13 @@ interface Integration {
   readonly serverIds: string[];
 }
 
+/** What works with a product that a query names. */
+interface Integrated {
+  readonly serverIds: ReadonlySet<string>;
+  /** True if the name is the whole query. */
+  readonly isAlone: boolean;
+}
+
 /** Finds servers by the products of others that they work with. */
 export class Integrations {
   readonly #catalogue: Pick<Catalogue, 'active'>;
@@ -186,22 +199,28 @@ export class Integrations {
   }
 
   /**
-   * Returns the ids of the servers that work with a product which the query names, if no other server is named after it.
+   * Returns the servers that work with a product which the query names, if no other server is named after it. A name of one word that
+   * is an ordinary one must be capitalized within a sentence, or be the whole query.
    * @param epoch of the search index: if it changes, the entries are read again
    * @param names of all servers that may serve the query
    */
-  idsFor(query: string, epoch: number, names: readonly string[]): ReadonlySet<string> {
+  find(query: string, epoch: number, names: readonly string[]): Integrated {
     if (epoch !== this.#epoch) this.#read();
     this.#epoch = epoch;
+    const asked = spaced(query);
     const isMentioned = mentionMatcher(query);
-    const found = phrasesOf(query, this.#longest).flatMap(words => this.#byName.get(words) ?? []);
-    const own = found.length === 0 ? [] : names.filter(name => !ONLY_DESCRIBES.test(name)).map(spaced);
-    return new Set(
-      found
-        .filter(({ name }) => !isOrdinary(name.toLowerCase()) || isMentioned(name))
-        .filter(({ name }) => !own.some(words => words.includes(spaced(name))))
-        .flatMap(({ serverIds }) => serverIds),
-    );
+    const isMeant = (words: string, { name }: Integration) =>
+      words === asked || !isOneWord(words) || !isOrdinary(words.trim()) || isMentioned(name);
+    const isOwn = (words: string) =>
+      names.some(name => !ONLY_DESCRIBES.test(name) && spaced(withoutBrackets(name)).includes(words));
+    const found = phrasesOf(query, this.#longest).flatMap(words => {
+      const known = this.#byName.get(words);
+      return known && isMeant(words, known) && !isOwn(words) ? [{ words, known }] : [];
+    });
+    return {
+      serverIds: new Set(found.flatMap(({ known }) => known.serverIds)),
+      isAlone: found.some(({ words }) => words === asked),
+    };
   }
 
   #read(): void {

@@ -61,8 +61,8 @@ interface Named {
   readonly named: ReadonlyMap<string, NameMatch>;
   /** True if it names one of them. */
   readonly isNamed: boolean;
-  /** The ids of those that work with a product which it names. */
-  readonly integrated: ReadonlySet<string>;
+  /** Those that work with a product which it names. */
+  readonly integrated: ReturnType<Integrations['find']>;
 }
 
 /** The standing of one server in the ranking of a query. */
@@ -205,17 +205,19 @@ export class Ranker {
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
     const { candidates, named, isNamed, integrated } = this.#withNamed(query, corrected);
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning);
-    const mayServe = isNamed || isAnswerable || integrated.size > 0 || this.#isMentioned(query, candidates);
+    const mayServe = isNamed || isAnswerable || this.#namesAny(query, candidates, integrated);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
     const ordered = this.#ordered(candidates, query, named);
     const isLed = isNamed || ordered[0]?.isPinned === true;
-    const working = ordered.filter(({ serverId }) => integrated.has(serverId) && !this.#isDead(serverId));
+    const working = ordered.filter(
+      ({ serverId }) => integrated.serverIds.has(serverId) && !this.#isDead(serverId),
+    );
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
     return {
       servers,
       table: tableFor(vectors, tuning),
       isAnswerable: mayServe,
-      general: isLed ? undefined : general,
+      general: isLed || integrated.isAlone ? undefined : general,
     };
   }
 
@@ -243,9 +245,9 @@ export class Ranker {
     const match = nameMatcher(query);
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
-    const integrated = this.#integrations.idsFor(query, index.epoch, this.#namesOf(found));
+    const integrated = this.#integrations.find(query, index.epoch, this.#namesOf(found));
     const called = this.#exactNames.idsFor(query, index.epoch);
-    for (const serverId of new Set([...called, ...integrated]))
+    for (const serverId of new Set([...called, ...integrated.serverIds]))
       if (!named.has(serverId))
         candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
     for (const serverId of called) named.set(serverId, 'alone');
@@ -268,8 +270,8 @@ export class Ranker {
     return pinFirst(ranking, id => leading.has(id));
   }
 
-  #isMentioned(query: string, candidates: readonly Candidate[]): boolean {
-    return this.#namesOf(candidates).some(namedMatcher(query));
+  #namesAny(query: string, candidates: readonly Candidate[], integrated: Named['integrated']): boolean {
+    return integrated.serverIds.size > 0 || this.#namesOf(candidates).some(namedMatcher(query));
   }
 
   #namesOf(candidates: readonly Candidate[]): readonly string[] {

@@ -65,6 +65,7 @@ describe('namedMatcher', () => {
     ['post it in SLACK', 'Slack (unofficial)'],
     ['my google calendar for monday', 'Google Calendar'],
     ['what is due in Linear', 'Linear'],
+    ['a poster in canva', 'Canva'],
   ])('finds in "%s" the name %s', (query, name) => {
     expect(namedMatcher(query)(name)).toBe(true);
   });
@@ -73,6 +74,8 @@ describe('namedMatcher', () => {
     ['a box for the linear model', 'Box'],
     ['a box for the linear model', 'Linear'],
     ['railway timetable to Bern', 'Railway'],
+    ['the email sender is unknown', 'Email Sender'],
+    ['two notes', 'Notes'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
     ['to be or not to be', 'X'],
@@ -84,14 +87,17 @@ describe('namedMatcher', () => {
 
 describe('Integrations', () => {
   const heads = [
-    { id: 'hub', integrations: ['Mailchimp', 'Google Forms', 'Trådfri', 'Wave', 'Notion'] },
+    {
+      id: 'hub',
+      integrations: ['Mailchimp', 'Google Forms', 'Trådfri', 'Wave', 'Notion', 'Toggl', 'Aha!', 'Smart Life'],
+    },
     { id: 'other-hub', integrations: ['mailchimp', 'freee'] },
     { id: 'plain' },
   ];
   const start = (active: readonly object[] = heads) =>
     new Integrations({ active: () => active.values() as never });
   const idsFor = (query: string, names: readonly string[] = ['Hub', 'Mailer']) => [
-    ...start().idsFor(query, 1, names),
+    ...start().find(query, 1, names).serverIds,
   ];
 
   it.each([
@@ -100,6 +106,10 @@ describe('Integrations', () => {
     ['TRÅDFRI lamp off', ['hub']],
     ['freeeで今月の請求書', ['other-hub']],
     ['the invoice in Wave', ['hub']],
+    ['wave', ['hub']],
+    ['start a timer in toggl', ['hub']],
+    ['our Aha! ideas', ['hub']],
+    ['heater off in smart life', ['hub']],
   ])('finds who works with what is named: %s', (query, ids) => {
     expect(idsFor(query)).toEqual(ids);
   });
@@ -111,18 +121,26 @@ describe('Integrations', () => {
     },
   );
 
+  it('says whether the name is all there is', () => {
+    expect(start().find('Google forms?', 1, []).isAlone).toBe(true);
+    expect(start().find('my Google forms', 1, []).isAlone).toBe(false);
+    expect(start().find('', 1, []).isAlone).toBe(false);
+  });
+
   it('leaves a product to a server that is named after it, which its documentation is not', () => {
     expect(idsFor('a page in notion', ['Notion (official)'])).toEqual([]);
     expect(idsFor('a page in notion', ['Tasks in Notion'])).toEqual([]);
-    expect(idsFor('a page in notion', ['Notion API Docs', 'Notional'])).toEqual(['hub']);
+    expect(idsFor('a page in notion', ['Notion API Docs', 'Notional', 'Pages (for Notion)'])).toEqual([
+      'hub',
+    ]);
   });
 
   it('reads the entries again when the index has changed', () => {
     const active: object[] = [];
     const integrations = start(active);
-    expect(integrations.idsFor('mailchimp', 1, []).size).toBe(0);
+    expect(integrations.find('mailchimp', 1, []).serverIds.size).toBe(0);
     active.push(...heads);
-    expect(integrations.idsFor('mailchimp', 1, []).size).toBe(0);
-    expect(integrations.idsFor('mailchimp', 2, []).size).toBe(2);
+    expect(integrations.find('mailchimp', 1, []).serverIds.size).toBe(0);
+    expect(integrations.find('mailchimp', 2, []).serverIds.size).toBe(2);
   });
 });
