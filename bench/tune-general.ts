@@ -8,6 +8,7 @@
  * their neighbours in the file. With --write it replaces `general` in the tuning of the model, and the vectors of the known requests.
  * --data keeps the vectors of the catalogues for the next run.
  */
+import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
@@ -100,11 +101,12 @@ async function tune(from: string): Promise<void> {
   const sets = { best, lookups, others: others.filter(one => served.has(one)), elsewhere, untuned };
   const general = learn(known, sets);
   if (!values.write) return;
+  const vectors = KnownRequests.encode([...known.questions, ...known.others].map(({ vector }) => vector));
+  const sha256 = createHash('sha256').update(vectors).digest('hex');
   const file = path.join(MODEL, 'tuning.json');
   const tuning = z.looseObject({}).parse(JSON.parse(await readFile(file, 'utf8')));
-  await writeFile(file, `${JSON.stringify({ ...tuning, general })}\n`);
-  const vectors = [...known.questions, ...known.others].map(({ vector }) => vector);
-  await writeFile(path.join(MODEL, 'known-requests.bin'), KnownRequests.encode(vectors));
+  await writeFile(file, `${JSON.stringify({ ...tuning, general: { ...general, sha256 } })}\n`);
+  await writeFile(path.join(MODEL, 'known-requests.bin'), vectors);
 }
 
 /** What is known of a request. */

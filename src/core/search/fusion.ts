@@ -198,8 +198,8 @@ export function broughtForward(
 }
 
 /**
- * Puts servers behind the first ones of a ranking, with a score. The others have lower ones, so that access (`orderByAccess`) brings
- * none of them before these.
+ * Puts servers behind the first ones of a ranking, with a score. The others have lower ones and no longer lead for their names, so that
+ * access (`orderByAccess`) brings none of them before these.
  */
 function inserted(
   kept: readonly FusedServer[],
@@ -214,7 +214,7 @@ function inserted(
     ...moved.map(({ isPinned: _named, ...one }) => withScore(finalScore, one)),
     ...ranking
       .filter(({ serverId }) => !isPlaced.has(serverId))
-      .map(one => withScore(Math.min(one.finalScore, highest), one)),
+      .map(({ isPinned: _named, ...one }) => withScore(Math.min(one.finalScore, highest), one)),
   ];
 }
 

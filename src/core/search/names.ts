@@ -1,4 +1,5 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
+import type { ServerHead } from '../catalogue/entry.ts';
 import { isOrdinaryText, isOrdinaryWord, tokenize } from './documents.ts';
 
 /** How a query names a server: not at all, among other words, or with no other words. */
@@ -33,9 +34,10 @@ export function nameMatcher(query: string): (spellings: readonly ReadonlySet<str
   };
 }
 
+/** Matches a character of a script without spaces between words. */
+const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]`;
 /** Matches a letter or digit of a script with spaces between words. */
-const IN_WORD =
-  /[[\p{L}\p{N}]--[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]]/v;
+const IN_WORD = new RegExp(String.raw`[[\p{L}\p{N}]--${UNSPACED}]`, 'v');
 const SENTENCE_ENDS = new Set('.!?…。！？\n');
 /** Characters that may appear between the end of a sentence and the first word of the next. */
 const OPENS = new Set(' \t\r\u00A0\u3000"\'“„«‘([-–*•');
@@ -83,9 +85,9 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(
-  `amplitude backlog buffer clerk clio clover courier definite digits doodle eraser factorial fellow gondola grain greenhouse
-   harvest indeed kit lever line medium meetup mercury miele needle neon peek polar railway replicate sage sanity sap socket
-   teamwork threads trunk wave wise workable workday`.split(/\s+/),
+  `allegro amplitude backlog buffer canny clerk clio clover courier definite digits doodle eraser factorial fellow gondola grain
+   greenhouse harvest indeed kit lever line medium meetup mercury miele needle neon peek polar railway replicate sage sanity sap
+   socket teamwork threads trunk wave wise workable workday`.split(/\s+/),
 );
 
 const isOrdinary = (word: string): boolean => ORDINARY_NAMES.has(word) || isOrdinaryWord(word);
@@ -96,11 +98,10 @@ const isOneWord = (words: string): boolean => !words.trim().includes(' ');
 /** Two characters and the spaces around them. */
 const MIN_NAME = 4;
 
-/** Matches a word, or a run of characters of scripts without spaces between words. */
-const WORD = new RegExp(`${IN_WORD.source}+|[\\p{L}\\p{N}]`, 'gv');
+/** Matches a word, or what stands without spaces between characters of other scripts. */
+const WORD = new RegExp(String.raw`[[\p{L}\p{N}\p{M}]--${UNSPACED}]+|${UNSPACED}+`, 'gv');
 
-/** Returns the words of a text in lower case; those of scripts without spaces are single characters. */
-const wordsOf = (text: string): readonly string[] => text.toLowerCase().match(WORD) ?? [];
+const wordsOf = (text: string): readonly string[] => text.normalize('NFC').toLowerCase().match(WORD) ?? [];
 
 /** Returns the words of a text in lower case, each between spaces. */
 const spaced = (text: string): string => ` ${wordsOf(text).join(' ')} `;
@@ -173,9 +174,9 @@ export class ExactNames {
 const ONLY_DESCRIBES = /\b(docs|documentation)\b/i;
 
 interface Integration {
-  /** The product's name as an entry has it. */
-  readonly name: string;
-  readonly serverIds: string[];
+  /** In all spellings of the entries. */
+  readonly names: Set<string>;
+  readonly serverIds: Set<string>;
 }
 
 /** What works with a product that a query names. */
@@ -185,13 +186,18 @@ interface Integrated {
   readonly isAlone: boolean;
 }
 
+/** Bounds the work after each change of the catalogue. */
+const MOST_NAMES = 50_000;
+/** Longer names are none that a query has. */
+const MOST_WORDS = 6;
+/** Only two of them lead. */
+const MOST_INTEGRATED = 100;
+
 /** Finds servers by the products of others that they work with. */
 export class Integrations {
   readonly #catalogue: Pick<Catalogue, 'active'>;
-  /** By the words of the name. */
+  /** By `spaced` name. */
   #byName = new Map<string, Integration>();
-  /** The number of words of the longest name. */
-  #longest = 0;
   #epoch = -1;
 
   constructor(catalogue: Pick<Catalogue, 'active'>) {
@@ -200,53 +206,67 @@ export class Integrations {
 
   /**
    * Returns the servers that work with a product which the query names, if no other server is named after it. A name of one word that
-   * is an ordinary one must be capitalized within a sentence, or be the whole query.
+   * is an ordinary one must be capitalized within a sentence, or be the whole query. Of the catalogue the first 50,000 names count.
    * @param epoch of the search index: if it changes, the entries are read again
-   * @param names of all servers that may serve the query
+   * @param others servers that may serve the query
    */
-  find(query: string, epoch: number, names: readonly string[]): Integrated {
+  find(query: string, epoch: number, others: readonly Pick<ServerHead, 'id' | 'name'>[]): Integrated {
     if (epoch !== this.#epoch) this.#read();
     this.#epoch = epoch;
     const asked = spaced(query);
     const isMentioned = mentionMatcher(query);
-    const isMeant = (words: string, { name }: Integration) =>
-      words === asked || !isOneWord(words) || !isOrdinary(words.trim()) || isMentioned(name);
-    const isOwn = (words: string) =>
-      names.some(name => !ONLY_DESCRIBES.test(name) && spaced(withoutBrackets(name)).includes(words));
-    const found = phrasesOf(query, this.#longest).flatMap(words => {
+    const isMeant = (words: string, { names }: Integration) =>
+      words === asked || !isOneWord(words) || !isOrdinary(words.trim()) || [...names].some(isMentioned);
+    const found = [...(this.#byName.size === 0 ? [] : phrasesOf(query))].flatMap(words => {
       const known = this.#byName.get(words);
-      return known && isMeant(words, known) && !isOwn(words) ? [{ words, known }] : [];
+      return known && isMeant(words, known) && !others.some(isNamedAfter(words, known))
+        ? [{ words, known }]
+        : [];
     });
+    const ids = found.flatMap(({ known }) => [...known.serverIds]);
     return {
-      serverIds: new Set(found.flatMap(({ known }) => known.serverIds)),
+      serverIds: new Set(ids.slice(0, MOST_INTEGRATED)),
       isAlone: found.some(({ words }) => words === asked),
     };
   }
 
   #read(): void {
     this.#byName = new Map();
-    this.#longest = 0;
+    let count = 0;
     for (const { id, integrations = [] } of this.#catalogue.active()) {
       for (const name of integrations) {
+        if (++count > MOST_NAMES) return;
         const words = spaced(name);
-        this.#longest = Math.max(this.#longest, wordsOf(name).length);
-        const known = this.#byName.get(words);
-        if (known) known.serverIds.push(id);
-        else this.#byName.set(words, { name, serverIds: [id] });
+        if (words.length <= MIN_NAME || wordsOf(name).length > MOST_WORDS) continue;
+        const known = this.#byName.get(words) ?? { names: new Set(), serverIds: new Set() };
+        known.names.add(name);
+        known.serverIds.add(id);
+        this.#byName.set(words, known);
       }
     }
   }
 }
 
-/** Returns all runs of at most `longest` words of a text, each like `spaced`. */
-function phrasesOf(text: string, longest: number): readonly string[] {
+/**
+ * Returns a function that tells whether a server is named after a product: its name begins with the product's or is hardly longer, it
+ * does more than describe it, and is none of those that work with it.
+ */
+const isNamedAfter =
+  (words: string, { serverIds }: Integration) =>
+  ({ id, name }: Pick<ServerHead, 'id' | 'name'>): boolean => {
+    const own = spaced(withoutBrackets(name));
+    const isAfter = own.startsWith(words) || (own.includes(words) && own.length <= 2 * words.length);
+    return isAfter && !ONLY_DESCRIBES.test(name) && !serverIds.has(id);
+  };
+
+/** Returns all runs of at most `MOST_WORDS` words of a text, each like `spaced`. */
+function phrasesOf(text: string): ReadonlySet<string> {
   const words = wordsOf(text);
-  return words.flatMap((_word, from) =>
-    Array.from(
-      { length: Math.min(longest, words.length - from) },
-      (_, more) => ` ${words.slice(from, from + more + 1).join(' ')} `,
-    ),
-  );
+  const phrases = new Set<string>();
+  for (const from of words.keys())
+    for (let to = from + 1; to <= Math.min(words.length, from + MOST_WORDS); to++)
+      phrases.add(` ${words.slice(from, to).join(' ')} `);
+  return phrases;
 }
 
 interface Scored {

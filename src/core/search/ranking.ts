@@ -95,15 +95,18 @@ export class Ranker {
   readonly #parts: RankerParts;
   readonly #exactNames: ExactNames;
   readonly #integrations: Integrations;
+  readonly #tuning: ReturnType<typeof tuningOf>;
   /** By server name. */
   readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
   /** The general searches that the index has found, and its epoch. */
   #general: { readonly epoch: number; readonly found: Promise<readonly Candidate[]> } | undefined;
 
+  /** @throws Error if what was learned for the embedder cannot be read */
   constructor(parts: RankerParts) {
     this.#parts = parts;
     this.#exactNames = new ExactNames(parts.catalogue);
     this.#integrations = new Integrations(parts.catalogue);
+    this.#tuning = tuningOf(parts.index.embedderId);
   }
 
   /** Identifies everything but the question that a ranking depends on: equal states give equal rankings. */
@@ -146,7 +149,7 @@ export class Ranker {
 
   async #findGeneralSearches(): Promise<readonly Candidate[]> {
     const { index } = this.#parts;
-    const tuning = tuningOf(index.embedderId);
+    const tuning = this.#tuning;
     try {
       const { candidates } = await index.find(index.ask(GENERAL_REQUEST), CANDIDATES_OF_GENERAL_REQUEST);
       // An outage meanwhile may have left some out.
@@ -201,7 +204,7 @@ export class Ranker {
       () => index.find(asked, count),
       () => ({ attributes: { 'switchboard.index': index.id } }),
     );
-    const tuning = tuningOf(index.embedderId);
+    const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
     const { candidates, named, isNamed, integrated } = this.#withNamed(query, corrected);
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning);
@@ -245,7 +248,7 @@ export class Ranker {
     const match = nameMatcher(query);
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
-    const integrated = this.#integrations.find(query, index.epoch, this.#namesOf(found));
+    const integrated = this.#integrations.find(query, index.epoch, this.#aliveAmong(found));
     const called = this.#exactNames.idsFor(query, index.epoch);
     for (const serverId of new Set([...called, ...integrated.serverIds]))
       if (!named.has(serverId))
@@ -271,12 +274,16 @@ export class Ranker {
   }
 
   #namesAny(query: string, candidates: readonly Candidate[], integrated: Named['integrated']): boolean {
-    return integrated.serverIds.size > 0 || this.#namesOf(candidates).some(namedMatcher(query));
+    const { catalogue } = this.#parts;
+    const names = new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''));
+    return integrated.serverIds.size > 0 || [...names].some(namedMatcher(query));
   }
 
-  #namesOf(candidates: readonly Candidate[]): readonly string[] {
+  #aliveAmong(candidates: readonly Candidate[]): readonly ServerHead[] {
     const { catalogue } = this.#parts;
-    return [...new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''))];
+    return candidates.flatMap(({ serverId }) =>
+      this.#isDead(serverId) ? [] : (catalogue.get(serverId) ?? []),
+    );
   }
 
   #spellingsOf(serverId: string): ReturnType<typeof spellingsOf> {

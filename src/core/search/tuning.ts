@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import minilm from './embed/minilm/tuning.json' with { type: 'json' };
@@ -23,18 +24,24 @@ const KNOWN_REQUESTS = path.join(import.meta.dirname, 'embed/minilm/known-reques
 
 let loaded: Tuning | undefined;
 
-/** Returns the tuning of an embedder; undefined for n-grams and for API models, which were never tuned. */
+/**
+ * Returns the tuning of an embedder; undefined for n-grams and for API models, which were never tuned.
+ * @throws Error if its file is missing or damaged
+ */
 export const tuningOf = (embedderId: string): Tuning | undefined =>
   embedderId === minilm.embedder ? (loaded ??= load()) : undefined;
 
 function load(): Tuning {
   const { spread, calibration, answerability, general } = minilm;
+  const bytes = readFileSync(KNOWN_REQUESTS);
+  if (createHash('sha256').update(bytes).digest('hex') !== general.sha256)
+    throw new Error(`${KNOWN_REQUESTS} is damaged. Install Switchboard again.`);
   const sizes = { dimensions: answerability.request.length, questions: general.questions };
   return {
     spread,
     calibration: calibration.map(([cosine = 0, probability = 0]) => [cosine, probability] as const),
     answerability,
-    general: { ...general, known: new KnownRequests(readFileSync(KNOWN_REQUESTS), sizes) },
+    general: { ...general, known: new KnownRequests(bytes, sizes) },
   };
 }
 

@@ -55,6 +55,23 @@ describe.each([
       expect(rows[1]?.updatedAt).not.toEqual(rowsBefore[1]?.updatedAt);
     });
 
+    it('has the examples and integrations of an entry, the last ones', async () => {
+      const texts = { examples: ['do a', 'do b'], integrations: ['Quixo', 'Aha!'] };
+      const stored = async () => {
+        const reloaded = await Catalogue.load(database.db);
+        const server = await wholeOf(reloaded, 'a');
+        expect(reloaded.get('a')?.integrations).toEqual(server?.integrations);
+        return { examples: server?.examples, integrations: server?.integrations };
+      };
+      await catalogue.put([{ ...entry('a'), ...texts }], { origin: 'operator' });
+      expect(await stored()).toEqual(texts);
+      const others = { examples: ['do c'], integrations: ['Zubo'] };
+      await catalogue.put([{ ...entry('a'), ...others }], { origin: 'operator' });
+      expect(await stored()).toEqual(others);
+      await catalogue.put([entry('a')], { origin: 'operator' });
+      expect(await stored()).toEqual({ examples: undefined, integrations: undefined });
+    });
+
     it('writes the tools of a large server in parts, and none of them when it has become small', async () => {
       const large = Array.from({ length: 300 }, (_, at) => tool(`t${at}`, `Tool ${at}: ${'x'.repeat(900)}`));
       const stored = () => Catalogue.load(database.db);

@@ -37,10 +37,10 @@ const candidate = (serverId: string, semantic: number, tool = 0): Candidate => (
 async function start(question: Float32Array) {
   const database = await openTestDatabase();
   const catalogue = await Catalogue.load(database.db);
-  await catalogue.put(
-    ['a', 'b', 'c', 'web', 'old'].map(id => entry(id, `Server ${id}.`, { tool: 'Tool.' })),
-    { origin: 'operator' },
-  );
+  const entries = ['a', 'b', 'c', 'web', 'old'].map(id => entry(id, `Server ${id}.`, { tool: 'Tool.' }));
+  const named = { ...entry('named', 'A server.'), name: 'Quibble' };
+  const hub = { ...entry('hub', 'A hub.'), integrations: ['Quixo'] };
+  await catalogue.put([...entries, named, hub], { origin: 'operator' });
   const control = {
     degraded: undefined as string | undefined,
     dead: undefined as string | undefined,
@@ -61,6 +61,7 @@ async function start(question: Float32Array) {
       const found = isGeneral
         ? [candidate('old', 0.72, 0.72), candidate('web', 0.7, 0.7), candidate('a', 0.6, 0.2)]
         : [candidate('a', 0.3), candidate('b', 0.29), candidate('c', 0.28)];
+      if (text.includes('quibble')) found.push(candidate('named', 0.1));
       return { candidates: control.degraded === undefined ? found : found.slice(-1), vectors: await vectors };
     },
   };
@@ -77,8 +78,8 @@ async function start(question: Float32Array) {
       epoch: 0,
     },
   });
-  const ask = async () =>
-    (await ranker.rank({ query: 'qwx zvy', limit: 10, maxTools: 1 })).map(({ serverId }) => serverId);
+  const ask = async (query = 'qwx zvy') =>
+    (await ranker.rank({ query, limit: 10, maxTools: 1 })).map(({ serverId }) => serverId);
   return { ask, ranker, control, [Symbol.asyncDispose]: () => database.close() };
 }
 
@@ -131,6 +132,16 @@ describe('a general search of the web', () => {
       own: undefined,
       isAnswerable: true,
     });
+  });
+});
+
+describe('a query that nothing can serve', () => {
+  it('is turned away, unless it names a server or a product that one works with', async () => {
+    const unanswerable = requestWith({ isAnswerable: false, mayBeSearched: false }, others, 0.3);
+    await using started = await start(unanswerable);
+    expect(await started.ask('qwx zvy')).toEqual([]);
+    expect(await started.ask('qwx zvy for wby in quibble')).toContain('named');
+    expect((await started.ask('qwx zvy in quixo'))[0]).toBe('hub');
   });
 });
 

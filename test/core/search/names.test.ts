@@ -86,27 +86,41 @@ describe('namedMatcher', () => {
 });
 
 describe('Integrations', () => {
+  const names = [
+    'Mailchimp',
+    'Google Forms',
+    'Trådfri',
+    'Wave',
+    'Notion',
+    'Toggl',
+    'Aha!',
+    'Smart Life',
+    '京东',
+    'C++',
+  ];
   const heads = [
-    {
-      id: 'hub',
-      integrations: ['Mailchimp', 'Google Forms', 'Trådfri', 'Wave', 'Notion', 'Toggl', 'Aha!', 'Smart Life'],
-    },
-    { id: 'other-hub', integrations: ['mailchimp', 'freee'] },
+    { id: 'hub', integrations: names },
+    { id: 'other-hub', integrations: ['mailchimp', 'freee', 'wave', 'Tra\u030Adfri Lights'] },
     { id: 'plain' },
   ];
   const start = (active: readonly object[] = heads) =>
     new Integrations({ active: () => active.values() as never });
-  const idsFor = (query: string, names: readonly string[] = ['Hub', 'Mailer']) => [
-    ...start().find(query, 1, names).serverIds,
+  const idsFor = (query: string, others: readonly string[] = ['Hub', 'Mailer']) => [
+    ...start().find(
+      query,
+      1,
+      others.map(name => ({ id: name, name })),
+    ).serverIds,
   ];
 
   it.each([
     ['add Ann to our mailchimp list', ['hub', 'other-hub']],
     ['who answered my google forms?', ['hub']],
     ['TRÅDFRI lamp off', ['hub']],
+    ['trådfri lights off', ['hub', 'other-hub']],
     ['freeeで今月の請求書', ['other-hub']],
-    ['the invoice in Wave', ['hub']],
-    ['wave', ['hub']],
+    ['the invoice in Wave', ['hub', 'other-hub']],
+    ['wave', ['hub', 'other-hub']],
     ['start a timer in toggl', ['hub']],
     ['our Aha! ideas', ['hub']],
     ['heater off in smart life', ['hub']],
@@ -114,12 +128,18 @@ describe('Integrations', () => {
     expect(idsFor(query)).toEqual(ids);
   });
 
-  it.each(['a wave from the beach', 'google the forms', 'mailchimps', 'nothing named', ''])(
-    'finds nobody for "%s"',
-    query => {
-      expect(idsFor(query)).toEqual([]);
-    },
-  );
+  it.each([
+    'a wave from the beach',
+    'google the forms',
+    'mailchimps',
+    '北京东路的天气',
+    'how much vitamin c',
+    'trådfrix',
+    'nothing named',
+    '',
+  ])('finds nobody for "%s"', query => {
+    expect(idsFor(query)).toEqual([]);
+  });
 
   it('says whether the name is all there is', () => {
     expect(start().find('Google forms?', 1, []).isAlone).toBe(true);
@@ -127,20 +147,30 @@ describe('Integrations', () => {
     expect(start().find('', 1, []).isAlone).toBe(false);
   });
 
-  it('leaves a product to a server that is named after it, which its documentation is not', () => {
-    expect(idsFor('a page in notion', ['Notion (official)'])).toEqual([]);
-    expect(idsFor('a page in notion', ['Tasks in Notion'])).toEqual([]);
-    expect(idsFor('a page in notion', ['Notion API Docs', 'Notional', 'Pages (for Notion)'])).toEqual([
+  it('leaves a product to a server that is named after it', () => {
+    for (const own of ['Notion (official)', 'Notion MCP server', 'My Notion'])
+      expect(idsFor('a page in notion', [own])).toEqual([]);
+    for (const none of [
+      'Notion API Docs',
+      'Notional',
+      'Tasks for Notion, Asana and Jira',
+      'Pages (for Notion)',
+    ])
+      expect(idsFor('a page in notion', [none])).toEqual(['hub']);
+    expect([...start().find('a page in notion', 1, [{ id: 'hub', name: 'Notion Hub' }]).serverIds]).toEqual([
       'hub',
     ]);
   });
 
-  it('reads the entries again when the index has changed', () => {
+  it('reads the entries again when the index has changed, and 50,000 names of them', () => {
     const active: object[] = [];
     const integrations = start(active);
-    expect(integrations.find('mailchimp', 1, []).serverIds.size).toBe(0);
+    const count = (query: string, epoch: number) => integrations.find(query, epoch, []).serverIds.size;
+    expect(count('mailchimp', 1)).toBe(0);
     active.push(...heads);
-    expect(integrations.find('mailchimp', 1, []).serverIds.size).toBe(0);
-    expect(integrations.find('mailchimp', 2, []).serverIds.size).toBe(2);
+    expect(count('mailchimp', 1)).toBe(0);
+    expect(count('mailchimp', 2)).toBe(2);
+    active.unshift({ id: 'many', integrations: Array.from({ length: 49_999 }, (_, at) => `Product ${at}`) });
+    expect([count('product 49998', 3), count('mailchimp', 3), count('toggl', 3)]).toEqual([1, 1, 0]);
   });
 });

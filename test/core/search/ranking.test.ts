@@ -368,6 +368,12 @@ describe('broughtForward', () => {
     expect(ids(broughtForward(ranking, searches('zy'), 'first'))).toBe('zyabcdefgh');
   });
 
+  it('leaves nothing behind it that would lead for its name', () => {
+    const named = ranking.map(one => ({ ...one, isPinned: true as const }));
+    const moved = broughtForward(named, searches('z'), 'third');
+    expect(moved.map(({ isPinned }) => isPinned === true)).toEqual([true, true, ...Array(7).fill(false)]);
+  });
+
   it('has one among the first three', () => {
     const third = broughtForward(ranking, searches('zg'), 'third');
     expect(ids(third)).toBe('abgcdefh');
