@@ -103,10 +103,10 @@ async function tune(from: string): Promise<void> {
   if (!values.write) return;
   const vectors = KnownRequests.encode([...known.questions, ...known.others].map(({ vector }) => vector));
   const sha256 = createHash('sha256').update(vectors).digest('hex');
+  await writeFile(path.join(MODEL, 'known-requests.bin'), vectors);
   const file = path.join(MODEL, 'tuning.json');
   const tuning = z.looseObject({}).parse(JSON.parse(await readFile(file, 'utf8')));
   await writeFile(file, `${JSON.stringify({ ...tuning, general: { ...general, sha256 } })}\n`);
-  await writeFile(path.join(MODEL, 'known-requests.bin'), vectors);
 }
 
 /** What is known of a request. */

@@ -1284,7 +1284,7 @@ export interface operations {
                 /** @description Warnings to consider before calling the tool: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: none. */
                 warnings?: string[];
               }[];
-              /** @description Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, but a server that the query names has the best score. */
+              /** @description Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, unless the server was moved, for example because the query names it. */
               scores: {
                 /** @description The semantic similarity: the share of servers this close to a query that were relevant, measured on labelled queries. It is low if many servers could do the task. With an embedding API or without the local model it is the uncalibrated cosine; without vectors it is 0. Use it to explain a result, and final_score to rank. */
                 semantic: number;
@@ -8264,7 +8264,7 @@ export interface operations {
                 /** @description Warnings to consider before calling the tool: definition_changed (within the last 7 days), suspicious:<rule id>. Absent: none. */
                 warnings?: string[];
               }[];
-              /** @description Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, but a server that the query names has the best score. */
+              /** @description Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, unless the server was moved, for example because the query names it. */
               scores: {
                 /** @description The semantic similarity: the share of servers this close to a query that were relevant, measured on labelled queries. It is low if many servers could do the task. With an embedding API or without the local model it is the uncalibrated cosine; without vectors it is 0. Use it to explain a result, and final_score to rank. */
                 semantic: number;

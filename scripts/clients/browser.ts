@@ -1,6 +1,7 @@
 /** A user's browser for programs: they open it as they open a real one, and it signs in, allows what is asked, and goes back to them. */
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { temporaryFolder } from '../../test/support/program.ts';
 import { UserAgent } from '../../test/support/user-agent.ts';
@@ -23,6 +24,9 @@ interface User {
   readonly key: string;
   readonly user: string;
 }
+
+const ARRIVAL_MS = 5_000;
+const AGAIN_MS = 200;
 
 /** The commands that programs try, one after another. */
 const COMMANDS = ['xdg-open', 'open', 'sensible-browser', 'x-www-browser', 'www-browser'];
@@ -75,14 +79,22 @@ async function signInAs({ origin, key, user }: User, authUrl: string): Promise<s
   for (;;) {
     const back = page.headers.get('location');
     if (back === null) throw new Error(`no way back to the client: ${page.status} ${page.html}`);
-    const isBack = !back.startsWith(`${origin}/`);
-    try {
-      page = await agent.get(back);
-    } catch (error) {
-      // A program that only prints the address does not listen there.
-      if (!isBack) throw error;
+    if (!back.startsWith(`${origin}/`)) {
+      await arrive(agent, back);
+      return back;
     }
-    if (isBack) return back;
+    page = await agent.get(back);
+  }
+}
+
+/** Goes back to the program. It may listen only a moment after it has opened the browser; one that only prints the address never does. */
+async function arrive(agent: UserAgent, back: string): Promise<void> {
+  for (const end = Date.now() + ARRIVAL_MS; Date.now() < end; await delay(AGAIN_MS)) {
+    const isThere = await agent.get(back).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return;
   }
 }
 

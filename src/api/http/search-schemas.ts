@@ -69,7 +69,7 @@ const foundServer = z.object({
       'The known tools, most relevant first. Unless max_tools is 0, an empty list means that no tools are known yet; POST /v1/mcp/tools/list asks the server.',
     ),
   scores: scores.describe(
-    'Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, but a server that the query names has the best score.',
+    'Components of final_score. With `explain`, final_score is (meaning + words) × use × reduction, unless the server was moved, for example because the query names it.',
   ),
   final_score: z
     .number()

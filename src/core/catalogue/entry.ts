@@ -137,7 +137,7 @@ export const entrySchema = z.object({
   categories: z.array(codePoints(1, 64)).max(20).optional(),
   /** Requests that the server can serve, in users' words: search compares them with queries. */
   examples: z.array(codePoints(1, 200)).max(100).optional(),
-  /** Products of others that the server works with: it serves queries that name one of them, if none is a server's own name. */
+  /** Products of others that the server works with: it serves queries that name one of them, unless a server has that name. */
   integrations: z.array(codePoints(1, 64)).max(500).optional(),
 });
 

@@ -416,7 +416,8 @@ async function* batchesOf(servers: readonly Server[], pause: Pause): AsyncGenera
   let chars = 0;
   for (const server of servers) {
     const stored = await storedOf(server, pause);
-    const own = stored.first.length + server.description.length;
+    const texts = [server.description, ...(server.examples ?? []), ...(server.integrations ?? [])];
+    const own = stored.first.length + texts.join('').length;
     if (batch.length > 0 && (batch.length === BATCH_ROWS || chars + own > BATCH_CHARS)) {
       yield batch;
       batch = [];

@@ -252,7 +252,7 @@ export const isOrdinaryText = (text: string): boolean => glossary.isEnglish(text
 
 /** Returns whether a lower-case word is one of the glossary or the plural of one, and no name. */
 export const isOrdinaryWord = (word: string): boolean =>
-  glossary.common.has(word) || (word.endsWith('s') && glossary.common.has(word.slice(0, -1)));
+  [word, word.replace(/s$/, ''), word.replace(/es$/, '')].some(form => glossary.common.has(form));
 
 /**
  * Returns the texts that search compares with `documentsOf` servers. A query in another language counts with its English words, too,

@@ -50,7 +50,7 @@ export class Glossary {
   readonly #inNames: ReadonlySet<string>;
   /** The English words of letters alone, names among them, in lower case. */
   readonly words: readonly string[];
-  /** Those of them that are no names. */
+  /** The English words and phrases that are no names. */
   readonly common: ReadonlySet<string>;
   /** Returns whether a lower-case word is common in English, and not only a name. */
   readonly isEnglish: (word: string) => boolean;

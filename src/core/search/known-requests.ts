@@ -11,7 +11,7 @@ export interface Nearness {
   readonly other: number;
 }
 
-/** Requests that people have judged, as vectors: what is near to them probably needs the same. */
+/** Requests of which is known what serves them, as vectors: what is near to them probably needs the same. */
 export class KnownRequests {
   readonly #store: VectorStore;
   readonly #questions: number;
@@ -36,7 +36,7 @@ export class KnownRequests {
     return Buffer.concat(requests.map(vector => encodeVector(quantize(vector))));
   }
 
-  /** @param request a vector of any length but 0 */
+  /** @param request a vector of any length */
   nearness(request: Float32Array): Nearness {
     const cosines = this.#store.scan(unit(request));
     return {

@@ -34,9 +34,9 @@ export function nameMatcher(query: string): (spellings: readonly ReadonlySet<str
   };
 }
 
-/** Matches a character of a script without spaces between words. */
-const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}]`;
-/** Matches a letter or digit of a script with spaces between words. */
+/** Matches a character of a script whose words may follow one another without a space. */
+const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\u30FC]`;
+/** Matches a letter or digit of another script. */
 const IN_WORD = new RegExp(String.raw`[[\p{L}\p{N}]--${UNSPACED}]`, 'v');
 const SENTENCE_ENDS = new Set('.!?…。！？\n');
 /** Characters that may appear between the end of a sentence and the first word of the next. */
@@ -85,9 +85,9 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(
-  `allegro amplitude backlog buffer canny clerk clio clover courier definite digits doodle eraser factorial fellow gondola grain
-   greenhouse harvest indeed kit lever line medium meetup mercury miele needle neon peek polar railway replicate sage sanity sap
-   socket teamwork threads trunk wave wise workable workday`.split(/\s+/),
+  `allegro amplitude backlog buffer canny clerk clio clover courier definite digits doodle eraser factorial fellow ghost gondola
+   grain greenhouse harvest indeed kit lever line medium meetup mercury miele needle neon peek polar railway replicate sage sanity
+   sap socket teamwork threads trunk wave wise workable workday`.split(/\s+/),
 );
 
 const isOrdinary = (word: string): boolean => ORDINARY_NAMES.has(word) || isOrdinaryWord(word);
@@ -179,6 +179,11 @@ interface Integration {
   readonly serverIds: Set<string>;
 }
 
+interface Servers {
+  readonly others: readonly Pick<ServerHead, 'id' | 'name'>[];
+  readonly works: (serverId: string) => boolean;
+}
+
 /** What works with a product that a query names. */
 interface Integrated {
   readonly serverIds: ReadonlySet<string>;
@@ -188,7 +193,7 @@ interface Integrated {
 
 /** Bounds the work after each change of the catalogue. */
 const MOST_NAMES = 50_000;
-/** Longer names are none that a query has. */
+/** Longer names are ignored. */
 const MOST_WORDS = 6;
 /** Only two of them lead. */
 const MOST_INTEGRATED = 100;
@@ -208,9 +213,10 @@ export class Integrations {
    * Returns the servers that work with a product which the query names, if no other server is named after it. A name of one word that
    * is an ordinary one must be capitalized within a sentence, or be the whole query. Of the catalogue the first 50,000 names count.
    * @param epoch of the search index: if it changes, the entries are read again
-   * @param others servers that may serve the query
+   * @param others working servers that may serve the query
+   * @param works whether a server works
    */
-  find(query: string, epoch: number, others: readonly Pick<ServerHead, 'id' | 'name'>[]): Integrated {
+  find(query: string, epoch: number, { others, works }: Servers): Integrated {
     if (epoch !== this.#epoch) this.#read();
     this.#epoch = epoch;
     const asked = spaced(query);
@@ -219,14 +225,17 @@ export class Integrations {
       words === asked || !isOneWord(words) || !isOrdinary(words.trim()) || [...names].some(isMentioned);
     const found = [...(this.#byName.size === 0 ? [] : phrasesOf(query))].flatMap(words => {
       const known = this.#byName.get(words);
-      return known && isMeant(words, known) && !others.some(isNamedAfter(words, known))
-        ? [{ words, known }]
-        : [];
+      const ids = known && isMeant(words, known) ? [...known.serverIds].filter(works) : [];
+      return ids.length === 0 ? [] : [{ words, ids }];
     });
-    const ids = found.flatMap(({ known }) => [...known.serverIds]);
+    const rivals = found.length === 0 ? [] : others.filter(({ name }) => !ONLY_DESCRIBES.test(name));
+    const named = rivals.map(({ id, name }) => ({ id, name: spaced(withoutBrackets(name)) }));
+    const left = found.filter(
+      ({ words, ids }) => !named.some(({ id, name }) => isAfter(words, name) && !ids.includes(id)),
+    );
     return {
-      serverIds: new Set(ids.slice(0, MOST_INTEGRATED)),
-      isAlone: found.some(({ words }) => words === asked),
+      serverIds: new Set(left.flatMap(({ ids }) => ids).slice(0, MOST_INTEGRATED)),
+      isAlone: left.some(({ words }) => words === asked),
     };
   }
 
@@ -236,8 +245,9 @@ export class Integrations {
     for (const { id, integrations = [] } of this.#catalogue.active()) {
       for (const name of integrations) {
         if (++count > MOST_NAMES) return;
-        const words = spaced(name);
-        if (words.length <= MIN_NAME || wordsOf(name).length > MOST_WORDS) continue;
+        const list = wordsOf(name);
+        const words = ` ${list.join(' ')} `;
+        if (words.length <= MIN_NAME || list.length > MOST_WORDS) continue;
         const known = this.#byName.get(words) ?? { names: new Set(), serverIds: new Set() };
         known.names.add(name);
         known.serverIds.add(id);
@@ -247,17 +257,9 @@ export class Integrations {
   }
 }
 
-/**
- * Returns a function that tells whether a server is named after a product: its name begins with the product's or is hardly longer, it
- * does more than describe it, and is none of those that work with it.
- */
-const isNamedAfter =
-  (words: string, { serverIds }: Integration) =>
-  ({ id, name }: Pick<ServerHead, 'id' | 'name'>): boolean => {
-    const own = spaced(withoutBrackets(name));
-    const isAfter = own.startsWith(words) || (own.includes(words) && own.length <= 2 * words.length);
-    return isAfter && !ONLY_DESCRIBES.test(name) && !serverIds.has(id);
-  };
+/** Returns whether a name is after a product: it begins with the product's name, or is hardly longer; both like `spaced`. */
+const isAfter = (words: string, name: string): boolean =>
+  name.startsWith(words) || (name.includes(words) && name.length <= 2 * words.length);
 
 /** Returns all runs of at most `MOST_WORDS` words of a text, each like `spaced`. */
 function phrasesOf(text: string): ReadonlySet<string> {

@@ -211,16 +211,14 @@ export class Ranker {
     const mayServe = isNamed || isAnswerable || this.#namesAny(query, candidates, integrated);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
     const ordered = this.#ordered(candidates, query, named);
-    const isLed = isNamed || ordered[0]?.isPinned === true;
-    const working = ordered.filter(
-      ({ serverId }) => integrated.serverIds.has(serverId) && !this.#isDead(serverId),
-    );
+    const working = ordered.filter(({ serverId }) => integrated.serverIds.has(serverId));
+    const isLed = ordered[0]?.isPinned === true;
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
     return {
       servers,
       table: tableFor(vectors, tuning),
       isAnswerable: mayServe,
-      general: isLed || integrated.isAlone ? undefined : general,
+      general: isNamed || isLed || integrated.isAlone ? undefined : general,
     };
   }
 
@@ -248,7 +246,10 @@ export class Ranker {
     const match = nameMatcher(query);
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
-    const integrated = this.#integrations.find(query, index.epoch, this.#aliveAmong(found));
+    const integrated = this.#integrations.find(query, index.epoch, {
+      others: this.#aliveAmong(found),
+      works: id => !this.#isDead(id),
+    });
     const called = this.#exactNames.idsFor(query, index.epoch);
     for (const serverId of new Set([...called, ...integrated.serverIds]))
       if (!named.has(serverId))

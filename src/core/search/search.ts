@@ -430,14 +430,19 @@ function presentTool(tool: CataloguedTool, nowMs: number): FoundTool {
   return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
-/** Orders the tools as ranked. A server that has changed since may have fewer or more tools; new ones come last. */
+/**
+ * Orders the tools as ranked. A server that has changed since may have fewer or more tools; new ones come last. Of a server whose tools
+ * were not compared with the query, none is nearer than another.
+ */
 function toolsOf(
   { tools }: Server,
   ranked: RankedServer,
   { maxTools, nearBest }: PresentOptions,
 ): CataloguedTool[] {
   const positions =
-    nearBest === undefined ? [...ranked.toolOrder, ...tools.keys()] : positionsNearBest(ranked, nearBest);
+    nearBest === undefined || ranked.toolOrder.length === 0
+      ? [...ranked.toolOrder, ...tools.keys()]
+      : positionsNearBest(ranked, nearBest);
   return [...new Set(positions)].flatMap(position => tools[position] ?? []).slice(0, maxTools);
 }
 

@@ -126,6 +126,12 @@ describe('a general search of the web', () => {
     expect(await ask()).toEqual(['old', 'web', 'a', 'b', 'c']);
   });
 
+  it('does not come before what works with a product that is all of the query, but before it for a question about one', async () => {
+    await using started = await start(QUESTION);
+    expect((await started.ask('quixo'))[0]).toBe('hub');
+    expect((await started.ask('qwx zvy in quixo')).slice(0, 3)).toEqual(['old', 'web', 'hub']);
+  });
+
   it('makes a server that is not shown one of an answered question', async () => {
     await using started = await start(QUESTION);
     expect(await started.ranker.examine('qwx zvy', 'elsewhere')).toMatchObject({
@@ -155,12 +161,20 @@ describe('verdictOn', () => {
   });
 
   it('gives a question none if a server is near enough', () => {
-    expect(verdictOn(evidence(QUESTION, 1.5), learned).general).toBeUndefined();
+    const placeOf = (one: Float32Array, semantic: number) =>
+      verdictOn(evidence(one, semantic), learned).general;
+    const close = questions.filter(one => placeOf(one, 0.3) === 'first' && placeOf(one, 0.9) === undefined);
+    expect(close.length).toBeGreaterThan(0);
+    expect(questions.filter(one => placeOf(one, 0.3) === undefined && placeOf(one, 0.9) === 'first')).toEqual(
+      [],
+    );
   });
 
   it('lets a question be searched that nothing else serves, if there is little doubt, and turns other requests away', () => {
     const doubtful = requestWith({ general: 'first', isAnswerable: false }, questions, 0.1);
     expect(verdictOn(evidence(doubtful, 0.1), learned).mayBeSearched).toBe(true);
+    // Throws if there is none.
+    requestWith({ general: 'first', isAnswerable: false, mayBeSearched: false }, questions, 0);
     const other = requestWith({ isAnswerable: false }, others, 0.1);
     expect(verdictOn(evidence(other, 0.1), learned)).toMatchObject({ mayBeSearched: false });
   });

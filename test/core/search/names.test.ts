@@ -76,6 +76,7 @@ describe('namedMatcher', () => {
     ['railway timetable to Bern', 'Railway'],
     ['the email sender is unknown', 'Email Sender'],
     ['two notes', 'Notes'],
+    ['two boxes', 'Boxes'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
     ['to be or not to be', 'X'],
@@ -105,12 +106,9 @@ describe('Integrations', () => {
   ];
   const start = (active: readonly object[] = heads) =>
     new Integrations({ active: () => active.values() as never });
+  const among = (others: readonly { id: string; name: string }[] = []) => ({ others, works: () => true });
   const idsFor = (query: string, others: readonly string[] = ['Hub', 'Mailer']) => [
-    ...start().find(
-      query,
-      1,
-      others.map(name => ({ id: name, name })),
-    ).serverIds,
+    ...start().find(query, 1, among(others.map(name => ({ id: name, name })))).serverIds,
   ];
 
   it.each([
@@ -142,9 +140,9 @@ describe('Integrations', () => {
   });
 
   it('says whether the name is all there is', () => {
-    expect(start().find('Google forms?', 1, []).isAlone).toBe(true);
-    expect(start().find('my Google forms', 1, []).isAlone).toBe(false);
-    expect(start().find('', 1, []).isAlone).toBe(false);
+    expect(start().find('Google forms?', 1, among()).isAlone).toBe(true);
+    expect(start().find('my Google forms', 1, among()).isAlone).toBe(false);
+    expect(start().find('', 1, among()).isAlone).toBe(false);
   });
 
   it('leaves a product to a server that is named after it', () => {
@@ -157,15 +155,23 @@ describe('Integrations', () => {
       'Pages (for Notion)',
     ])
       expect(idsFor('a page in notion', [none])).toEqual(['hub']);
-    expect([...start().find('a page in notion', 1, [{ id: 'hub', name: 'Notion Hub' }]).serverIds]).toEqual([
-      'hub',
-    ]);
+    expect([
+      ...start().find('a page in notion', 1, among([{ id: 'hub', name: 'Notion Hub' }])).serverIds,
+    ]).toEqual(['hub']);
+  });
+
+  it('finds only servers that work, and a hundred of them', () => {
+    const many = Array.from({ length: 300 }, (_, at) => ({ id: `hub-${at}`, integrations: ['Quixo'] }));
+    const find = (works: (id: string) => boolean) => start(many).find('quixo', 1, { others: [], works });
+    expect(find(() => true).serverIds.size).toBe(100);
+    expect([...find(id => id === 'hub-299').serverIds]).toEqual(['hub-299']);
+    expect(find(() => false)).toEqual({ serverIds: new Set(), isAlone: false });
   });
 
   it('reads the entries again when the index has changed, and 50,000 names of them', () => {
     const active: object[] = [];
     const integrations = start(active);
-    const count = (query: string, epoch: number) => integrations.find(query, epoch, []).serverIds.size;
+    const count = (query: string, epoch: number) => integrations.find(query, epoch, among()).serverIds.size;
     expect(count('mailchimp', 1)).toBe(0);
     active.push(...heads);
     expect(count('mailchimp', 1)).toBe(0);

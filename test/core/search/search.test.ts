@@ -129,12 +129,19 @@ describe('search', () => {
   it('puts a server that works with a named product first, or third behind a server that is named, too', async () => {
     const dead = { state: 'unreachable', checkedAtMs: 0, deadSinceMs: 0, failures: 3 } as const;
     const health = { epoch: 0, of: ({ id }: { id: string }) => (id === 'dead-hub' ? dead : undefined) };
-    const { ask, catalogue } = await start({ health });
-    const hub = (id: string) => ({ ...entry(id, 'Zzz.'), integrations: ['Quixo'] });
-    await catalogue.put([hub('dead-hub'), hub('hub')], { origin: 'operator' });
+    const { ask, catalogue, search } = await start({ health });
+    const hub = (id: string) => ({ ...entry(id, 'Zzz.', { any: 'Zzz.' }), integrations: ['Quixo'] });
+    const named = { ...entry('zubo', 'Zubo.', { zubo: 'Zubo.' }), name: 'Zubo' };
+    await catalogue.put([hub('dead-hub'), hub('hub'), named], { origin: 'operator' });
     const [first, second] = ids(await ask('rain and sun for a city in quixo'));
     expect([first, second]).toEqual(['hub', 'weather']);
-    expect(ids(await ask('maps quixo')).slice(0, 3)).toEqual(['maps', expect.any(String), 'hub']);
+    const shown = await search.search(caller, {
+      query: 'rain and sun for a city in quixo',
+      nearBest: 0.7,
+    });
+    expect(shown.servers[0]?.tools.map(({ name }) => name)).toEqual(['any']);
+    expect(ids(await ask('zubo quixo')).slice(0, 3)).toContain('hub');
+    expect(ids(await ask('zubo quixo'))[0]).toBe('zubo');
     await catalogue.put([{ ...entry('own', 'Zzz.', { rain: 'Rain in a city.' }), name: 'Quixo Rain' }], {
       origin: 'operator',
     });

@@ -10,7 +10,7 @@ import {
 } from './indexed-servers.ts';
 import {
   documentsOf,
-  isOrdinaryWord,
+  isOrdinaryText,
   requestWords,
   tokenize,
   type Described,
@@ -308,7 +308,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
       const [term] = tokenize(word);
       return term === undefined ? 0 : this.frequencyOf(term);
     };
-    return textsOf(query, text => this.#spelling?.correct(text, { isOrdinary: isOrdinaryWord, frequencyOf }));
+    return textsOf(query, text => this.#spelling?.correct(text, { isOrdinary: isOrdinaryText, frequencyOf }));
   }
 
   /**
