@@ -47,7 +47,7 @@ export async function createProvider(parts: AuthorizationParts): Promise<Provide
   provider.on('server_error', (_context: unknown, error: Error) =>
     grants.log.error({ err: error }, 'the authorization server failed'),
   );
-  // What is wrong is in the request: a stack would say nothing of it.
+  // The fault is in the request: a stack would say nothing of it.
   const refused = ({ oidc }: KoaContextWithOIDC, error: Error & Partial<errors.OIDCProviderError>) =>
     grants.log.info(
       {

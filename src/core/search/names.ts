@@ -180,11 +180,12 @@ interface Integration {
 }
 
 interface Servers {
-  readonly others: readonly Pick<ServerHead, 'id' | 'name'>[];
+  /** Asked for only if the query names a product. */
+  readonly others: () => readonly Pick<ServerHead, 'id' | 'name'>[];
   readonly works: (serverId: string) => boolean;
 }
 
-/** What works with a product that a query names. */
+/** Servers that work with a product which a query names. */
 interface Integrated {
   readonly serverIds: ReadonlySet<string>;
   /** True if the name is the whole query. */
@@ -213,7 +214,7 @@ export class Integrations {
    * Returns the servers that work with a product which the query names, if no other server is named after it. A name of one word that
    * is an ordinary one must be capitalized within a sentence, or be the whole query. Of the catalogue the first 50,000 names count.
    * @param epoch of the search index: if it changes, the entries are read again
-   * @param others working servers that may serve the query
+   * @param others returns the working servers that may serve the query
    * @param works whether a server works
    */
   find(query: string, epoch: number, { others, works }: Servers): Integrated {
@@ -228,7 +229,7 @@ export class Integrations {
       const ids = known && isMeant(words, known) ? [...known.serverIds].filter(works) : [];
       return ids.length === 0 ? [] : [{ words, ids }];
     });
-    const rivals = found.length === 0 ? [] : others.filter(({ name }) => !ONLY_DESCRIBES.test(name));
+    const rivals = found.length === 0 ? [] : others().filter(({ name }) => !ONLY_DESCRIBES.test(name));
     const named = rivals.map(({ id, name }) => ({ id, name: spaced(withoutBrackets(name)) }));
     const left = found.filter(
       ({ words, ids }) => !named.some(({ id, name }) => isAfter(words, name) && !ids.includes(id)),

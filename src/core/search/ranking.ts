@@ -247,7 +247,7 @@ export class Ranker {
     const candidates = [...found];
     const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
     const integrated = this.#integrations.find(query, index.epoch, {
-      others: this.#aliveAmong(found),
+      others: () => this.#aliveAmong(found),
       works: id => !this.#isDead(id),
     });
     const called = this.#exactNames.idsFor(query, index.epoch);
