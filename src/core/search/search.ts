@@ -430,19 +430,18 @@ function presentTool(tool: CataloguedTool, nowMs: number): FoundTool {
   return { ...bareTool(tool), ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
-/**
- * Orders the tools as ranked. A server that has changed since may have fewer or more tools; new ones come last. Of a server whose tools
- * were not compared with the query, none is nearer than another.
- */
+/** The number of tools that are shown as the nearest ones of a server whose tools were not compared with the query. */
+const MOST_UNCOMPARED = 3;
+
+/** Orders the tools as ranked. A server that has changed since may have fewer or more tools; new ones come last. */
 function toolsOf(
   { tools }: Server,
   ranked: RankedServer,
   { maxTools, nearBest }: PresentOptions,
 ): CataloguedTool[] {
-  const positions =
-    nearBest === undefined || ranked.toolOrder.length === 0
-      ? [...ranked.toolOrder, ...tools.keys()]
-      : positionsNearBest(ranked, nearBest);
+  const all = [...ranked.toolOrder, ...tools.keys()];
+  const near = ranked.toolOrder.length === 0 ? all.slice(0, MOST_UNCOMPARED) : undefined;
+  const positions = nearBest === undefined ? all : (near ?? positionsNearBest(ranked, nearBest));
   return [...new Set(positions)].flatMap(position => tools[position] ?? []).slice(0, maxTools);
 }
 
