@@ -67,14 +67,19 @@ export function mentionMatcher(query: string): (serverName: string) => boolean {
 
 /**
  * Returns a function that tells whether the query has a server's name among its words, in any case: "jira backlog". A name
- * that is an ordinary word, such as Linear or Box, must be mentioned as a name (`mentionMatcher`).
+ * that is an ordinary word, such as Linear or Box, must be mentioned as a name (`mentionMatcher`). One that is an address, such as
+ * monday.com, may be written as one.
  */
 export function namedMatcher(query: string): (serverName: string) => boolean {
   const isMentioned = mentionMatcher(query);
-  const asked = spaced(query);
+  const text = query.toLowerCase().replace(PERSON, ' ');
+  const asked = spaced(text);
+  const addresses = new Set(text.match(ADDRESS));
   return serverName => {
     if (isMentioned(serverName)) return true;
-    const name = spaced(withoutBrackets(serverName));
+    const short = withoutBrackets(serverName);
+    if (addresses.has(short.toLowerCase())) return true;
+    const name = spaced(short);
     return (
       name.length > MIN_NAME &&
       asked.includes(name) &&
@@ -82,6 +87,11 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
     );
   };
 }
+
+/** Matches an address without scheme and path, in lower case. */
+const ADDRESS = /(?<![a-z\d.-])[a-z\d-]+(?:\.[a-z\d-]+)+/g;
+/** Matches e-mail addresses and handles: they name a person. */
+const PERSON = /(?<!\S)\S*@\S*/g;
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(

@@ -66,6 +66,9 @@ describe('namedMatcher', () => {
     ['my google calendar for monday', 'Google Calendar'],
     ['what is due in Linear', 'Linear'],
     ['a poster in canva', 'Canva'],
+    ['who is overloaded in monday.com, and why', 'monday.com'],
+    ['what does incident.io say?', 'incident.io (community)'],
+    ['look it up on you.com.', 'You.com'],
   ])('finds in "%s" the name %s', (query, name) => {
     expect(namedMatcher(query)(name)).toBe(true);
   });
@@ -79,6 +82,8 @@ describe('namedMatcher', () => {
     ['two boxes', 'Boxes'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
+    ['write to ann@you.com', 'You.com'],
+    ['write to you.com@example.com', 'You.com'],
     ['to be or not to be', 'X'],
     ['anything', ''],
   ])('does not find in "%s" the name %s', (query, name) => {
