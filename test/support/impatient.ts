@@ -3,9 +3,10 @@ import { readConfig } from '../../src/config/index.ts';
 import { serve } from '../../src/cli/serve/serve.ts';
 import { processIo } from '../../src/cli/terminal.ts';
 
-/** The program, with a primary process that reports a hanging worker after half a second and kills it after three. */
+/** The program, with a primary process that reports a hanging worker after two seconds and kills it after twelve, so that a
+ * busy machine does not make a new one look like it. */
 const args = process.argv.slice(2);
 process.exitCode =
   args.length > 0
     ? await main(args, processIo)
-    : await serve(readConfig(), processIo, { askEveryMs: 250, stopMs: 3_000 });
+    : await serve(readConfig(), processIo, { askEveryMs: 1_000, stopMs: 3_000 });
