@@ -7,8 +7,6 @@ import { temporaryFolder } from '../support/program.ts';
 import { scrape, sumOf } from '../support/scrape.ts';
 
 const IMPATIENT = path.resolve('test/support/impatient.ts');
-/** A worker that reads a large catalogue on a busy machine would hang at its start, too. */
-const SMALL_CATALOGUE = path.resolve('test/support/one-server.jsonl');
 /** Longer than a worker may be silent there. */
 const SUSPENDED_MS = 14_000;
 
@@ -19,7 +17,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('a worker that hangs', () =
   beforeAll(async () => {
     stack = new AsyncDisposableStack();
     logFile = path.join(stack.use(temporaryFolder()).path, 'log');
-    const env = { SWITCHBOARD_WORKERS: '2', SWITCHBOARD_CATALOGUE: SMALL_CATALOGUE, LOG_LEVEL: 'info' };
+    const env = { SWITCHBOARD_WORKERS: '2', LOG_LEVEL: 'info' };
     const installation = stack.use(await installOnPostgres({ env, logFile }));
     program = await installation.start('a', {}, IMPATIENT);
     await eventually('both are ready', () => logged('ready', 1) > 0 && logged('ready', 2) > 0);

@@ -3,8 +3,10 @@ import { readConfig } from '../../src/config/index.ts';
 import { serve } from '../../src/cli/serve/serve.ts';
 import { processIo } from '../../src/cli/terminal.ts';
 
-/** The program, with a primary process that reports a hanging worker after two seconds and kills it after twelve, so that a
- * busy machine does not make a new one look like it. */
+/**
+ * The program, with a primary process that reports a hanging worker after two seconds and kills it after twelve. A busy machine
+ * takes more than three seconds to start Node, and until then a worker does not answer.
+ */
 const args = process.argv.slice(2);
 process.exitCode =
   args.length > 0

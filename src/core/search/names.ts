@@ -5,6 +5,11 @@ import { isOrdinaryText, isOrdinaryWord, tokenize } from './documents.ts';
 /** How a query names a server: not at all, among other words, or with no other words. */
 export type NameMatch = 'not' | 'among' | 'alone';
 
+const EMAIL = /(?<![\w.+-])[\w.+-]+@[\w.-]+/g;
+
+/** Removes e-mail addresses, which name people and not the services that carry their mail. */
+export const withoutEmails = (query: string): string => query.replace(EMAIL, ' ');
+
 /** Removes a trailing parenthesis from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
 const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
 
@@ -72,9 +77,8 @@ export function mentionMatcher(query: string): (serverName: string) => boolean {
  */
 export function namedMatcher(query: string): (serverName: string) => boolean {
   const isMentioned = mentionMatcher(query);
-  const text = query.toLowerCase().replace(PERSON, ' ');
-  const asked = spaced(text);
-  const addresses = new Set(text.match(ADDRESS));
+  const asked = spaced(query);
+  const addresses = new Set(query.toLowerCase().match(ADDRESS));
   return serverName => {
     if (isMentioned(serverName)) return true;
     const short = withoutBrackets(serverName);
@@ -90,8 +94,6 @@ export function namedMatcher(query: string): (serverName: string) => boolean {
 
 /** Matches an address without scheme and path, in lower case. */
 const ADDRESS = /(?<![a-z\d.-])[a-z\d-]+(?:\.[a-z\d-]+)+/g;
-/** Matches e-mail addresses and handles: they name a person. */
-const PERSON = /(?<!\S)\S*@\S*/g;
 
 /** Words that name well-known services and that the glossary lacks. */
 const ORDINARY_NAMES = new Set(

@@ -12,6 +12,7 @@ import {
   nameMatcher,
   pinFirst,
   spellingsOf,
+  withoutEmails,
   type NameMatch,
 } from './names.ts';
 import {
@@ -198,7 +199,7 @@ export class Ranker {
     { count, isForced }: { count?: number; isForced?: boolean } = {},
   ): Promise<Ranked> {
     const { index } = this.#parts;
-    const query = asked.text;
+    const query = withoutEmails(asked.text);
     const { candidates: found, vectors } = await traced(
       'index',
       () => index.find(asked, count),

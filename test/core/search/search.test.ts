@@ -140,6 +140,7 @@ describe('search', () => {
       nearBest: 0.7,
     });
     expect(shown.servers[0]?.tools.map(({ name }) => name)).toEqual(['any']);
+    expect(ids(await ask('rain and sun for a city to ann@quixo.com'))[0]).toBe('weather');
     expect(ids(await ask('zubo quixo')).slice(0, 3)).toContain('hub');
     expect(ids(await ask('zubo quixo'))[0]).toBe('zubo');
     await catalogue.put([{ ...entry('own', 'Zzz.', { rain: 'Rain in a city.' }), name: 'Quixo Rain' }], {
