@@ -127,7 +127,7 @@ async function command(...args: readonly string[]): Promise<number> {
 }
 
 const catalogue = new RecombinedCatalogue(await readCatalogue(source));
-const vectors = await MixedVectors.read(catalogue, vectorFile);
+const vectors = stack.use(await MixedVectors.read(catalogue, vectorFile));
 const stored = await openPostgres(database);
 stack.defer(() => stored.close());
 

@@ -13,7 +13,7 @@ import { documentsOf } from '../src/core/search/documents.ts';
 import { createMiniLmEmbedder } from '../src/core/search/embed/minilm/embedder.ts';
 import {
   quantize,
-  readVectorFile,
+  VectorFile,
   writeVectorFile,
   type QuantizedVector,
 } from '../src/core/search/index/vectors.ts';
@@ -34,8 +34,8 @@ async function textsOf(catalogueFile: string): Promise<Map<string, string>> {
 async function build(catalogueFile: string, vectorFile: string): Promise<void> {
   const texts = [...(await textsOf(catalogueFile))];
   const embedder = await createMiniLmEmbedder();
-  const old = await readFile(vectorFile).then(readVectorFile, () => undefined);
-  const kept = old?.embedderId === embedder.id ? old : undefined;
+  const old = await VectorFile.read(vectorFile).catch(() => undefined);
+  using kept = old?.embedderId === embedder.id ? old.open() : undefined;
   const entries: (readonly [hash: Buffer, vector: QuantizedVector])[] = [];
   for (let at = 0; at < texts.length; at += EMBED_BATCH) {
     const batch = texts.slice(at, at + EMBED_BATCH).map(([hash, text]) => {
@@ -59,7 +59,7 @@ async function build(catalogueFile: string, vectorFile: string): Promise<void> {
 
 /** What is wrong with the file, if anything. */
 async function drift(catalogueFile: string, vectorFile: string): Promise<string | undefined> {
-  const file = readVectorFile(await readFile(vectorFile));
+  const file = await VectorFile.read(vectorFile);
   const embedder = await createMiniLmEmbedder({ threads: 1 });
   await embedder.close();
   if (file.embedderId !== embedder.id) return `made with ${file.embedderId}, not ${embedder.id}`;

@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { refuse } from '../command-line.ts';
 import type { Database } from '../../src/platform/database/database.ts';
 import type { Entry } from '../../src/core/catalogue/entry.ts';
@@ -7,9 +6,9 @@ import { textHash } from '../../src/core/search/index/vector-cache.ts';
 import {
   encodeVector,
   quantize,
-  readVectorFile,
+  VectorFile,
   type QuantizedVector,
-  type VectorFile,
+  type VectorReader,
 } from '../../src/core/search/index/vectors.ts';
 import { embeddings } from '../../src/core/search/schema.ts';
 import type { Mixture, RecombinedCatalogue } from './catalogue.ts';
@@ -19,18 +18,20 @@ const FOREIGN_SHARE = 0.5;
 const BATCH_SERVERS = 50;
 
 /** Vectors of recombined texts, made of the vectors of their sources, so that the texts need not be embedded. */
-export class MixedVectors {
+export class MixedVectors implements Disposable {
   readonly #catalogue: RecombinedCatalogue;
-  readonly #file: VectorFile;
+  readonly #embedderId: string;
+  readonly #vectors: VectorReader;
 
   private constructor(catalogue: RecombinedCatalogue, file: VectorFile) {
     this.#catalogue = catalogue;
-    this.#file = file;
+    this.#embedderId = file.embedderId;
+    this.#vectors = file.open();
   }
 
   /** @param file from `npm run build:vectors`, with the vectors of the originals' texts */
   static async read(catalogue: RecombinedCatalogue, file: string): Promise<MixedVectors> {
-    return new MixedVectors(catalogue, readVectorFile(await readFile(file)));
+    return new MixedVectors(catalogue, await VectorFile.read(file));
   }
 
   /** Stores the vectors of servers where the program stores those that it embeds. @param from number of the first server */
@@ -46,7 +47,7 @@ export class MixedVectors {
     const mixtures = this.#catalogue.mixtures(number);
     return documentsOf({ name, description, tools }).parts.map(({ prose }, at) => {
       const vector = this.#mixed(mixtures[at] ?? refuse(`server ${number} has another text`));
-      return { embedder: this.#file.embedderId, textHash: textHash(prose), vector: encodeVector(vector) };
+      return { embedder: this.#embedderId, textHash: textHash(prose), vector: encodeVector(vector) };
     });
   }
 
@@ -59,7 +60,11 @@ export class MixedVectors {
     return quantize(sum.map(component => component / length));
   }
 
+  [Symbol.dispose](): void {
+    this.#vectors[Symbol.dispose]();
+  }
+
   #find(text: string): QuantizedVector | undefined {
-    return this.#file.find(textHash(text));
+    return this.#vectors.find(textHash(text));
   }
 }

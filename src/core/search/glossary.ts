@@ -124,7 +124,6 @@ type Row = readonly [english: readonly string[], forms: string];
 /** Indexes the forms of one language by spelling and by their first letters. */
 function languageOf(rows: readonly Row[], fold: (text: string) => string) {
   const forms = new Map<string, readonly string[]>();
-  const byStart = new Map<string, string[]>();
   let longest = 0;
   for (const [english, spellings] of rows) {
     for (const form of fold(spellings).split(' ')) {
@@ -137,14 +136,34 @@ function languageOf(rows: readonly Row[], fold: (text: string) => string) {
       }
       forms.set(form, english);
       longest = Math.max(longest, form.length);
-      if (english.length === 0 || form.length < START) continue;
-      const start = form.slice(0, START);
-      const others = byStart.get(start);
-      if (others) others.push(form);
-      else byStart.set(start, [form]);
     }
   }
+  const alike = Map.groupBy(forms.keys(), startOf);
+  const starts = [...alike.keys()].filter(start => start.length === START).sort();
+  const isInflected = (form: string) => forms.get(form)?.length !== 0;
+  /** Forms with the same start follow one another: lists by start would take three times the memory. */
+  const byStart = starts.flatMap(start => (alike.get(start) ?? []).filter(isInflected));
   return { forms, byStart, longest };
+}
+
+const startOf = (word: string): string => word.slice(0, START);
+
+/** Yields the forms with the same start as a word; none for a shorter one. */
+function* sharingStart(word: string, { byStart }: Language): Generator<string> {
+  const start = startOf(word);
+  if (start.length < START) return;
+  let low = 0;
+  let high = byStart.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (startOf(byStart[middle] ?? '') < start) low = middle + 1;
+    else high = middle;
+  }
+  for (let at = low; at < byStart.length; at++) {
+    const form = byStart[at] ?? '';
+    if (!form.startsWith(start)) return;
+    yield form;
+  }
 }
 
 const wordsOf = (text: string): string[] => Array.from(text.matchAll(WORD), ([word]) => word);
@@ -252,15 +271,15 @@ function ofCompound(word: string, { forms }: Language): string[] | undefined {
 const MAX_ENDING = 3;
 
 /** Finds the form that shares the longest start with a word and differs in its ending only. */
-function ofInflected(word: string, { forms, byStart }: Language): readonly string[] | undefined {
+function ofInflected(word: string, language: Language): readonly string[] | undefined {
   let best: string | undefined;
   let longest = Math.max(START, Math.ceil(word.length * 0.6)) - 1;
-  for (const form of byStart.get(word.slice(0, START)) ?? []) {
+  for (const form of sharingStart(word, language)) {
     const shared = sharedStart(word, form);
     if (shared > longest && Math.max(word.length, form.length) - shared <= MAX_ENDING)
       [best, longest] = [form, shared];
   }
-  return best === undefined ? undefined : forms.get(best);
+  return best === undefined ? undefined : language.forms.get(best);
 }
 
 function sharedStart(a: string, b: string): number {

@@ -56,6 +56,15 @@ interface Ranked {
   readonly general: Place | undefined;
 }
 
+interface RankOptions {
+  /** Of the candidates by each kind of evidence. */
+  readonly count?: number;
+  /** true: ranks the candidates also if none can probably serve the query */
+  readonly isForced?: boolean;
+  /** true: no place for a general search of the web is wanted */
+  readonly isClause?: boolean;
+}
+
 /** The candidates for a query, and what it names. */
 interface Named {
   readonly candidates: readonly Candidate[];
@@ -85,7 +94,7 @@ export const GENERAL_REQUEST =
 /** A server that is not among so many has nothing to do with a query. */
 const CANDIDATES_OF_AN_EXAMINATION = 1_000;
 /** Only the best of them is used. */
-const CANDIDATES_OF_A_CLAUSE = 30;
+const OF_A_CLAUSE = { count: 30, isClause: true };
 /** Many of them search only something. */
 const CANDIDATES_OF_GENERAL_REQUEST = 400;
 /** Enough for some to be active, alive and among the candidates of a query. */
@@ -173,7 +182,7 @@ export class Ranker {
     // During an outage, more searches would only take longer.
     if (index.degraded !== undefined) return [];
     const ranked = await Promise.all(
-      clauses.map(clause => this.#ranked(clause, { count: CANDIDATES_OF_A_CLAUSE }).catch(() => NOTHING)),
+      clauses.map(clause => this.#ranked(clause, OF_A_CLAUSE).catch(() => NOTHING)),
     );
     // Without vectors, every clause would have a server.
     if (index.degraded !== undefined) return [];
@@ -193,11 +202,7 @@ export class Ranker {
     return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable };
   }
 
-  /** @param isForced true: ranks the candidates also if none can probably serve the query */
-  async #ranked(
-    asked: Asked,
-    { count, isForced }: { count?: number; isForced?: boolean } = {},
-  ): Promise<Ranked> {
+  async #ranked(asked: Asked, { count, isForced, isClause }: RankOptions = {}): Promise<Ranked> {
     const { index } = this.#parts;
     const query = withoutEmails(asked.text);
     const { candidates: found, vectors } = await traced(
@@ -208,7 +213,7 @@ export class Ranker {
     const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
     const { candidates, named, isNamed, integrated } = this.#withNamed(query, corrected);
-    const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning);
+    const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
     const mayServe = isNamed || isAnswerable || this.#namesAny(query, candidates, integrated);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
     const ordered = this.#ordered(candidates, query, named);

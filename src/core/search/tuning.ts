@@ -159,8 +159,15 @@ interface Verdict {
 
 const UNKNOWN: Verdict = { isAnswerable: true, mayBeSearched: false, general: undefined };
 
-/** Judges a request by what an index finds for it. Without vectors, or without a tuning of the embedder, it counts as answerable. */
-export function verdictOn({ candidates, vectors }: Findings, tuning: Tuning | undefined): Verdict {
+/**
+ * Judges a request by what an index finds for it. Without vectors, or without a tuning of the embedder, it counts as answerable.
+ * @param isClause true: `general` is not wanted
+ */
+export function verdictOn(
+  { candidates, vectors }: Findings,
+  tuning: Tuning | undefined,
+  isClause = false,
+): Verdict {
   if (!tuning || vectors.length === 0) return UNKNOWN;
   const evidence = {
     semantic: largest(candidates.map(({ semantic }) => semantic)),
@@ -168,12 +175,16 @@ export function verdictOn({ candidates, vectors }: Findings, tuning: Tuning | un
     vector: meanOf(vectors),
   };
   const answerable = valueOf(evidence, tuning.answerability);
-  const { known, likely } = tuning.general;
-  const value = generalValueOf(evidence, known.nearness(evidence.vector), tuning.general);
-  const general = value >= 0 ? 'first' : value >= likely ? 'third' : undefined;
+  const general = isClause ? undefined : placeOfGeneral(evidence, tuning.general);
   return {
     isAnswerable: answerable >= 0,
     mayBeSearched: general === 'first' && answerable >= -DOUBT,
     general,
   };
+}
+
+function placeOfGeneral(evidence: RequestEvidence, test: GeneralSearchTuning): Place | undefined {
+  const value = generalValueOf(evidence, test.known.nearness(evidence.vector), test);
+  if (value >= 0) return 'first';
+  return value >= test.likely ? 'third' : undefined;
 }

@@ -16,7 +16,7 @@ import {
   type Described,
   textsOf,
 } from '../documents.ts';
-import { QueryVectors, wordsOf, type Embedder } from '../embed/embedder.ts';
+import { QueryVectors, wordsOf, type Embedder, type Passage } from '../embed/embedder.ts';
 import { Spelling } from '../spelling.ts';
 import type { Asked, Candidate, ToolEvidence } from './search-index.ts';
 import { VectorCache } from './vector-cache.ts';
@@ -284,20 +284,21 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
     return this.queryVectors.failure ?? this.context.degraded;
   }
 
-  /** A query and its clauses are embedded in one pass. */
+  /** A query and its clauses are embedded in one pass, a clause that is one of the sentences only once. */
   ask(query: string): Asked {
     const { terms, sentences, clauses } = this.#textsOf(query);
-    const all = this.queryVectors.of([...sentences, ...clauses.map(({ passage }) => passage)]);
-    const vectorsOf = (from: number, to: number) => all.then(vectors => vectors.slice(from, to));
-    const { length } = sentences;
+    const passages = [...new Set<Passage>([...sentences, ...clauses.map(({ passage }) => passage)])];
+    const all = this.queryVectors.of(passages);
+    const vectorsOf = (wanted: readonly Passage[]) =>
+      all.then(vectors => wanted.flatMap(passage => vectors[passages.indexOf(passage)] ?? []));
     return {
       text: query,
       terms,
-      vectors: vectorsOf(0, length),
-      clauses: clauses.map((clause, at) => ({
+      vectors: vectorsOf(sentences),
+      clauses: clauses.map(clause => ({
         text: wordsOf(clause.passage),
         terms: clause.terms,
-        vectors: vectorsOf(length + at, length + at + 1),
+        vectors: vectorsOf([clause.passage]),
         clauses: [],
       })),
     };

@@ -83,9 +83,12 @@ function ownerOf(id: string): { readonly serverId: string; readonly at: number }
   return documentId(owner.serverId, owner.at) === id ? owner : undefined;
 }
 
-/** Returns the hash of a server's documents, which also differs when a missing vector is known. */
+/**
+ * Returns the hash of a server's documents, which also differs when a missing vector is known. One is kept for each server: `join`
+ * makes a plain string, where `+` would keep both of its parts, too.
+ */
 const documentHash = ({ hash, vectorsHash }: Stored): string =>
-  `${hash.slice(0, 22)}.${(vectorsHash >>> 0).toString(36)}`;
+  [hash.slice(0, 22), (vectorsHash >>> 0).toString(36)].join('.');
 
 /**
  * Renders a server's documents, one for each vector: the engine searches the first, second, … vectors of all documents one after

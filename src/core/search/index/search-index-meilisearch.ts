@@ -78,11 +78,19 @@ interface Compared {
   readonly words: ReturnType<Evidence['keywords']>;
 }
 
+interface MeaningList {
+  readonly limit: number;
+  /** Undefined if the engine is unavailable. */
+  readonly servers: Promise<readonly string[] | undefined>;
+}
+
 class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implements SearchIndex {
   readonly #known = new KnownServers();
   readonly #store: EvidenceStore;
   readonly #sync: MeilisearchSync;
   readonly #restoring = new SerialQueue();
+  /** The lists by meaning that the engine is asked for, by their vector. */
+  readonly #seeking = new Map<Float32Array, MeaningList>();
   #failure: string | undefined;
 
   constructor(context: MeilisearchIndexContext, cache: VectorCache) {
@@ -181,7 +189,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     const searchedByKeyword = this.#byKeyword(asked, count);
     const vectors = await embedded;
     asked.vectors = vectors.map(quantize);
-    const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(asked, count), searchedByKeyword]);
+    const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(vectors, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
     for (;;) {
       this.#renew(asked);
@@ -312,17 +320,27 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
 
   /**
    * Returns the servers with the texts that the engine finds by meaning, with one query per sentence; undefined if it is unavailable.
-   * Its time grows with the number of texts, so there are half as many as by keyword, and fewer for each of several sentences.
+   * Its time grows with the number of texts, so there are half as many as by keyword, and fewer for each of several sentences. A
+   * clause that is a sentence of its request takes the list of that.
    */
-  async #byMeaning({ vectors }: Comparison, count: number): Promise<string[] | undefined> {
+  async #byMeaning(vectors: readonly Float32Array[], count: number): Promise<string[] | undefined> {
     const limit = Math.ceil(Math.max(count / 4, count / 2 / vectors.length));
-    const queries = vectors.map(({ values }) => ({
-      ...SERVERS_ONLY,
-      limit,
-      vector: [...values],
-      hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
-    }));
-    return (await this.#sync.search(queries))?.flat();
+    const isSought = (vector: Float32Array) => (this.#seeking.get(vector)?.limit ?? 0) >= limit;
+    const unsought = vectors.filter(vector => !isSought(vector));
+    const searched = this.#sync.search(
+      unsought.map(vector => ({
+        ...SERVERS_ONLY,
+        limit,
+        vector: [...quantize(vector).values],
+        hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
+      })),
+    );
+    for (const [at, vector] of unsought.entries())
+      this.#seeking.set(vector, { limit, servers: searched.then(lists => lists?.[at]) });
+    const lists = await Promise.all(vectors.map(vector => this.#seeking.get(vector)?.servers));
+    for (const vector of unsought) this.#seeking.delete(vector);
+    if ((await searched) === undefined || lists.includes(undefined)) return undefined;
+    return lists.flatMap(servers => servers?.slice(0, limit) ?? []);
   }
 
   /**

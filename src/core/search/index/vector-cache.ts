@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, eq, gt, inArray, or, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
@@ -8,14 +7,7 @@ import { Repeat, slices } from '../../../platform/time.ts';
 import type { OnProgress } from '../../catalogue/catalogue.ts';
 import { embeddings as table } from '../schema.ts';
 import type { Embedder } from '../embed/embedder.ts';
-import {
-  encodeVector,
-  quantize,
-  readVectorFile,
-  viewVector,
-  type QuantizedVector,
-  type VectorFile,
-} from './vectors.ts';
+import { encodeVector, quantize, VectorFile, viewVector, type QuantizedVector } from './vectors.ts';
 import type { Server } from '../../catalogue/entry.ts';
 import { documentsOf } from '../documents.ts';
 import { pruneDocuments } from './evidence/store.ts';
@@ -100,13 +92,14 @@ export class VectorCache {
   ): Promise<{ vectors: QuantizedVector[]; missing: Map<string, Missing> }> {
     const none = quantize(new Float32Array(this.#parts.embedder.dimensions));
     const pause = slices(signal);
+    using shippedFile = this.#shipped?.open();
     const vectors: QuantizedVector[] = [];
     const missing = new Map<string, Missing>();
     // In small batches: objects that live longer would leave the young generation.
     let sought = new Map<string, Missing>();
     for (const [position, text] of texts.entries()) {
       const hash = textHash(text);
-      const shipped = this.#shipped?.find(hash);
+      const shipped = shippedFile?.find(hash);
       vectors.push(shipped ?? none);
       if (!shipped) addTo(sought, hash.toString('latin1'), { text, positions: [position] });
       await pause();
@@ -200,7 +193,7 @@ async function openShipped({
 }: VectorCacheParts): Promise<VectorFile | undefined> {
   if (shippedFile === undefined) return undefined;
   try {
-    const file = readVectorFile(await readFile(shippedFile));
+    const file = await VectorFile.read(shippedFile);
     if (file.embedderId === embedder.id && file.dimensions === embedder.dimensions) return file;
     log.info(
       { file: shippedFile, madeWith: file.embedderId, embedder: embedder.id },

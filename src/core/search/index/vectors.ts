@@ -1,4 +1,6 @@
 import { createHash } from 'node:crypto';
+import { closeSync, openSync, readSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
 import {
   Bump,
   instantiateKernel,
@@ -79,15 +81,6 @@ const VERSION = 1;
 const FIXED_HEADER_BYTES = MAGIC.length + 4 * 4;
 const HASH_BYTES = 32;
 
-export interface VectorFile {
-  readonly embedderId: string;
-  readonly dimensions: number;
-  /** Returns the sorted SHA-256 of each text with a vector. */
-  hashes(): Buffer[];
-  /** Returns the vector of the text with that SHA-256. */
-  find(hash: Buffer): QuantizedVector | undefined;
-}
-
 interface VectorFileContent {
   readonly embedderId: string;
   readonly dimensions: number;
@@ -111,38 +104,136 @@ export function writeVectorFile({ embedderId, dimensions, entries }: VectorFileC
   return Buffer.concat([body, sha256(body)]);
 }
 
-/** @throws Error if the bytes are not a complete, undamaged file of this version */
-export function readVectorFile(file: Buffer): VectorFile {
-  if (file.length < FIXED_HEADER_BYTES + HASH_BYTES || !file.subarray(0, MAGIC.length).equals(MAGIC)) {
-    throw new Error('not a vector file');
+/**
+ * A file of vectors. Only the hashes of its texts stay in memory, a twelfth of the file: a vector is needed when its text is
+ * indexed, and seldom afterwards.
+ */
+export class VectorFile {
+  readonly #path: string;
+  readonly #header: Header;
+  /** The hashes of all texts, one after another. */
+  readonly #hashes: Buffer;
+
+  private constructor(path: string, header: Header, hashes: Buffer) {
+    this.#path = path;
+    this.#header = header;
+    this.#hashes = hashes;
   }
-  const number = (at: number) => file.readUInt32LE(MAGIC.length + at * 4);
+
+  /** @throws Error if the file cannot be read, or is not a complete, undamaged one of this version */
+  static async read(path: string): Promise<VectorFile> {
+    await using file = await open(path);
+    const header = await readHeader(file);
+    const { start, end, count, entryBytes } = header;
+    const hash = createHash('sha256').update(await readAt(file, 0, start));
+    const hashes = Buffer.alloc(count * HASH_BYTES);
+    for (let at = 0; at < count; at += ENTRIES_OF_A_READ) {
+      const entries = Math.min(ENTRIES_OF_A_READ, count - at);
+      const bytes = await readAt(file, start + at * entryBytes, entries * entryBytes);
+      hash.update(bytes);
+      for (let entry = 0; entry < entries; entry++)
+        bytes.copy(hashes, (at + entry) * HASH_BYTES, entry * entryBytes, entry * entryBytes + HASH_BYTES);
+    }
+    if (!hash.digest().equals(await readAt(file, end, HASH_BYTES)))
+      throw new Error('the vector file is damaged');
+    return new VectorFile(path, header, hashes);
+  }
+
+  get embedderId(): string {
+    return this.#header.embedderId;
+  }
+
+  get dimensions(): number {
+    return this.#header.dimensions;
+  }
+
+  /** Returns the sorted SHA-256 of each text with a vector. */
+  hashes(): Buffer[] {
+    return Array.from({ length: this.#header.count }, (_, at) => this.#hashAt(at));
+  }
+
+  /**
+   * Opens the file to look vectors up, until it is disposed of. Of a file that is gone or was changed meanwhile, nothing is found.
+   * Reading blocks for some microseconds, because the system has the file in memory since it was checked.
+   */
+  open(): VectorReader {
+    const { start, entryBytes } = this.#header;
+    let file: number | undefined;
+    try {
+      file = openSync(this.#path, 'r');
+    } catch {
+      // The texts are embedded instead.
+    }
+    const entry = Buffer.alloc(entryBytes);
+    return {
+      find: hash => {
+        const at = this.#positionOf(hash);
+        if (at === undefined || file === undefined) return undefined;
+        const length = readSync(file, entry, 0, entryBytes, start + at * entryBytes);
+        const isSame = length === entryBytes && entry.subarray(0, HASH_BYTES).equals(hash);
+        return isSame ? decodeVector(entry.subarray(HASH_BYTES)) : undefined;
+      },
+      [Symbol.dispose]: () => {
+        if (file !== undefined) closeSync(file);
+      },
+    };
+  }
+
+  #positionOf(hash: Buffer): number | undefined {
+    let low = 0;
+    let high = this.#header.count;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (Buffer.compare(this.#hashAt(middle), hash) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low < this.#header.count && this.#hashAt(low).equals(hash) ? low : undefined;
+  }
+
+  #hashAt(position: number): Buffer {
+    return this.#hashes.subarray(position * HASH_BYTES, (position + 1) * HASH_BYTES);
+  }
+}
+
+export interface VectorReader extends Disposable {
+  /** Returns the vector of the text with that SHA-256. */
+  find(hash: Buffer): QuantizedVector | undefined;
+}
+
+interface Header {
+  readonly embedderId: string;
+  readonly dimensions: number;
+  readonly count: number;
+  readonly entryBytes: number;
+  /** Where the entries begin and end. */
+  readonly start: number;
+  readonly end: number;
+}
+
+/** About a megabyte with the local model. */
+const ENTRIES_OF_A_READ = 2_500;
+
+async function readHeader(file: FileHandle): Promise<Header> {
+  const { size } = await file.stat();
+  const fixed = await readAt(file, 0, Math.min(size, FIXED_HEADER_BYTES));
+  if (size < FIXED_HEADER_BYTES + HASH_BYTES || !fixed.subarray(0, MAGIC.length).equals(MAGIC))
+    throw new Error('not a vector file');
+  const number = (at: number) => fixed.readUInt32LE(MAGIC.length + at * 4);
   const [version, dimensions, count, idBytes] = [number(0), number(1), number(2), number(3)];
   if (version !== VERSION) throw new Error(`unknown version ${version} of the vector file`);
   const start = FIXED_HEADER_BYTES + idBytes;
   const entryBytes = HASH_BYTES + encodedLength(dimensions);
   const end = start + count * entryBytes;
-  if (file.length !== end + HASH_BYTES) throw new Error('the vector file is truncated');
-  if (!sha256(file.subarray(0, end)).equals(file.subarray(end)))
-    throw new Error('the vector file is damaged');
-  const hashAt = (position: number) => file.subarray(start + position * entryBytes).subarray(0, HASH_BYTES);
-  return {
-    embedderId: file.toString('utf8', FIXED_HEADER_BYTES, start),
-    dimensions,
-    hashes: () => Array.from({ length: count }, (_, position) => hashAt(position)),
-    find(hash) {
-      let low = 0;
-      let high = count;
-      while (low < high) {
-        const middle = (low + high) >>> 1;
-        if (Buffer.compare(hashAt(middle), hash) < 0) low = middle + 1;
-        else high = middle;
-      }
-      if (low === count || !hashAt(low).equals(hash)) return undefined;
-      const entry = file.subarray(start + low * entryBytes, start + (low + 1) * entryBytes);
-      return decodeVector(entry.subarray(HASH_BYTES));
-    },
-  };
+  if (size !== end + HASH_BYTES) throw new Error('the vector file is truncated');
+  const embedderId = (await readAt(file, FIXED_HEADER_BYTES, idBytes)).toString('utf8');
+  return { embedderId, dimensions, count, entryBytes, start, end };
+}
+
+/** @throws Error if the file ends before that */
+async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const { bytesRead, buffer } = await file.read(Buffer.alloc(length), 0, length, position);
+  if (bytesRead < length) throw new Error('the vector file is truncated');
+  return buffer;
 }
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest();

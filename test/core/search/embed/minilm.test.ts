@@ -14,7 +14,7 @@ import {
 } from '../../../../src/core/search/embed/minilm/embedder.ts';
 import { WEIGHTS_SHA256 } from '../../../../src/core/search/embed/minilm/weights.ts';
 import { type Job, WorkerPool } from '../../../../src/core/search/embed/minilm/worker-pool.ts';
-import { quantize, readVectorFile } from '../../../../src/core/search/index/vectors.ts';
+import { quantize, VectorFile } from '../../../../src/core/search/index/vectors.ts';
 import { textHash } from '../../../../src/core/search/index/vector-cache.ts';
 import reference from './minilm-reference.json' with { type: 'json' };
 
@@ -95,15 +95,16 @@ describe('embed', () => {
   });
 
   it('gives the shipped texts the very vectors that are shipped: stored ones must not age', async () => {
-    const shipped = readVectorFile(await readFile('catalogue/vectors.bin'));
+    const shipped = await VectorFile.read('catalogue/vectors.bin');
     expect(shipped.embedderId).toBe(embedder.id);
+    using stored = shipped.open();
     const { entries } = readEntries(await readFile('catalogue/servers.jsonl', 'utf8'), { allowHttp: false });
     const sample = entries.filter((_, at) => at % 20 === 0);
     const made = await Promise.all(sample.map(entry => toServer(entry, 'shipped')));
     const prose = made.map(({ server }) => documentsOf(server).parts.at(-1)?.prose ?? '');
     const vectors = await embedder.embed(prose, 'index');
     for (const [at, text] of prose.entries()) {
-      expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(shipped.find(textHash(text)));
+      expect(quantize(vectors[at] ?? new Float32Array()), text).toEqual(stored.find(textHash(text)));
     }
   });
 

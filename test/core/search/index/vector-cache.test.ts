@@ -1,10 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { wordsOf, type Embedder } from '../../../../src/core/search/embed/embedder.ts';
-import { quantize, readVectorFile, writeVectorFile } from '../../../../src/core/search/index/vectors.ts';
+import { quantize, VectorFile, writeVectorFile } from '../../../../src/core/search/index/vectors.ts';
 import { textHash, VectorCache } from '../../../../src/core/search/index/vector-cache.ts';
 import { embeddings } from '../../../../src/core/search/schema.ts';
 import type { OpenDatabase } from '../../../../src/platform/database/database.ts';
@@ -168,24 +168,58 @@ describe('VectorCache.vectorsOf', () => {
 });
 
 describe('vector file', () => {
+  /** Writes the bytes and reads them. */
+  async function read(bytes: Uint8Array) {
+    const file = path.join(folder, 'read.bin');
+    await writeFile(file, bytes);
+    return VectorFile.read(file);
+  }
+
   it('has the same bytes in whatever order its entries come, and finds each text', async () => {
-    const file = await vectorFile('id', texts);
-    expect(await vectorFile('id', texts.toReversed())).toEqual(file);
-    const read = readVectorFile(file);
-    expect(read).toMatchObject({ embedderId: 'id', dimensions: 384 });
-    for (const text of texts) expect(read.find(textHash(text))).toBeDefined();
-    expect(read.find(textHash('other'))).toBeUndefined();
-    expect(read.hashes()).toHaveLength(3);
+    const bytes = await vectorFile('id', texts);
+    expect(await vectorFile('id', texts.toReversed())).toEqual(bytes);
+    const file = await read(bytes);
+    expect(file).toMatchObject({ embedderId: 'id', dimensions: 384 });
+    using vectors = file.open();
+    const { embedder } = controlledEmbedder();
+    const made = await embedder.embed(texts, 'index');
+    for (const [at, text] of texts.entries())
+      expect(vectors.find(textHash(text))).toEqual(quantize(made[at] ?? new Float32Array()));
+    expect(vectors.find(textHash('other'))).toBeUndefined();
+    expect(file.hashes()).toHaveLength(3);
+  });
+
+  it('has as many entries as there are, whatever the size of a read', async () => {
+    const many = Array.from({ length: 6_000 }, (_, at) => `text ${at}`);
+    const file = await read(await vectorFile('id', many));
+    using vectors = file.open();
+    expect(file.hashes()).toEqual(many.map(textHash).toSorted(Buffer.compare));
+    expect(many.filter(text => vectors.find(textHash(text)) === undefined)).toEqual([]);
   });
 
   it('is never misread, wherever a bit has changed', async () => {
-    const file = await vectorFile('id', ['one']);
-    fc.assert(
-      fc.property(fc.nat({ max: file.length - 1 }), fc.integer({ min: 1, max: 255 }), (at, change) => {
-        const damaged = Buffer.from(file);
-        damaged[at] = (damaged[at] ?? 0) ^ change;
-        expect(() => readVectorFile(damaged)).toThrow();
-      }),
+    const bytes = await vectorFile('id', ['one']);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat({ max: bytes.length - 1 }),
+        fc.integer({ min: 1, max: 255 }),
+        async (at, change) => {
+          const damaged = Buffer.from(bytes);
+          damaged[at] = (damaged[at] ?? 0) ^ change;
+          await expect(read(damaged)).rejects.toThrow();
+        },
+      ),
     );
+  });
+
+  it.each([
+    ['is gone', (file: string) => rm(file)],
+    ['was cut short', (file: string) => truncate(file, 100)],
+    ['has other texts', async (file: string) => writeFile(file, await vectorFile('id', ['a', 'b', 'c']))],
+  ])('finds nothing any more if it %s', async (_, change) => {
+    const file = await read(await vectorFile('id'));
+    await change(path.join(folder, 'read.bin'));
+    using vectors = file.open();
+    expect(texts.map(text => vectors.find(textHash(text)))).toEqual(texts.map(() => undefined));
   });
 });
