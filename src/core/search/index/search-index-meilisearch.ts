@@ -191,6 +191,9 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     asked.vectors = vectors.map(quantize);
     const [byMeaning, byKeyword] = await Promise.all([this.#byMeaning(vectors, count), searchedByKeyword]);
     let ids = byMeaning && byKeyword && new Set([...byMeaning, ...byKeyword]);
+    // Servers that the engine has not deleted yet take the places of others.
+    if (ids && [...ids].some(id => !this.#known.servers.has(id)))
+      for (const id of await this.#substitutes(asked, count)) ids.add(id);
     for (;;) {
       this.#renew(asked);
       // Candidates from before the catalogue was replaced are useless.
