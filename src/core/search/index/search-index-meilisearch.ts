@@ -78,7 +78,7 @@ interface Compared {
   readonly words: ReturnType<Evidence['keywords']>;
 }
 
-interface MeaningList {
+interface PendingSearch {
   readonly limit: number;
   /** Undefined if the engine is unavailable. */
   readonly servers: Promise<readonly string[] | undefined>;
@@ -89,8 +89,8 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   readonly #store: EvidenceStore;
   readonly #sync: MeilisearchSync;
   readonly #restoring = new SerialQueue();
-  /** The lists by meaning that the engine is asked for, by their vector. */
-  readonly #seeking = new Map<Float32Array, MeaningList>();
+  /** The searches by meaning that the engine has not answered yet, by their vector. */
+  readonly #pending = new Map<Float32Array, PendingSearch>();
   #failure: string | undefined;
 
   constructor(context: MeilisearchIndexContext, cache: VectorCache) {
@@ -328,20 +328,19 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
    */
   async #byMeaning(vectors: readonly Float32Array[], count: number): Promise<string[] | undefined> {
     const limit = Math.ceil(Math.max(count / 4, count / 2 / vectors.length));
-    const isSought = (vector: Float32Array) => (this.#seeking.get(vector)?.limit ?? 0) >= limit;
-    const unsought = vectors.filter(vector => !isSought(vector));
+    const others = vectors.filter(vector => (this.#pending.get(vector)?.limit ?? 0) < limit);
     const searched = this.#sync.search(
-      unsought.map(vector => ({
+      others.map(vector => ({
         ...SERVERS_ONLY,
         limit,
         vector: [...quantize(vector).values],
         hybrid: { embedder: EMBEDDER, semanticRatio: 1 },
       })),
     );
-    for (const [at, vector] of unsought.entries())
-      this.#seeking.set(vector, { limit, servers: searched.then(lists => lists?.[at]) });
-    const lists = await Promise.all(vectors.map(vector => this.#seeking.get(vector)?.servers));
-    for (const vector of unsought) this.#seeking.delete(vector);
+    for (const [at, vector] of others.entries())
+      this.#pending.set(vector, { limit, servers: searched.then(lists => lists?.[at]) });
+    const lists = await Promise.all(vectors.map(vector => this.#pending.get(vector)?.servers));
+    for (const vector of others) this.#pending.delete(vector);
     if ((await searched) === undefined || lists.includes(undefined)) return undefined;
     return lists.flatMap(servers => servers?.slice(0, limit) ?? []);
   }

@@ -126,6 +126,42 @@ describe('the index in Meilisearch', () => {
     expect(started.double.searches().map(({ encodings }) => encodings)).toEqual(['identity', 'identity']);
   });
 
+  it('embeds and seeks a clause that is a sentence of the request only once', async () => {
+    await using started = await start();
+    const { index, control, double } = started;
+    await update(index, { upserted: CATALOGUE });
+    control.embedded.length = 0;
+    const asked = index.ask('Feeds the zebra d. Then look for the zebra e today.');
+    const clauses = asked.clauses.map(clause => index.find(clause, 30));
+    const found = await Promise.all([index.find(asked), ...clauses]);
+    expect(control.embedded).toEqual([
+      'Feeds the zebra d',
+      'Then look for the zebra e today',
+      'look for the zebra e today',
+    ]);
+    const vectors = double.searches().flatMap(({ body }) => body.queries.filter((one: any) => one.vector));
+    expect(vectors.map(({ limit }) => limit).sort()).toEqual([15, 25, 25]);
+    const alone = await index.find(asked.clauses[0] ?? index.ask(''), 30);
+    expect(found[1]?.candidates).toEqual(alone.candidates);
+  });
+
+  it('finds as many servers while the engine still has removed ones', async () => {
+    await using started = await start();
+    const { index, double } = started;
+    const many = (prefix: string) =>
+      Array.from({ length: 60 }, (_, at) => server(`${prefix}${at}`, 'Zebra.', { feed: 'Feeds.' }));
+    await update(index, { upserted: many('old') });
+    const removed = many('old').map(({ id }) => id);
+    const apply = await index.prepare({ upserted: many('new'), removed });
+    double.paused = true;
+    const applied = apply();
+    expect((await index.find(index.ask('zebra'))).candidates).toHaveLength(60);
+    expect(started.documents()).toContain('old0P0');
+    double.paused = false;
+    double.work();
+    await applied;
+  });
+
   it('sends only what a change touches', async () => {
     await using started = await start();
     const { index, double } = started;
