@@ -339,7 +339,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
     );
     for (const [at, vector] of others.entries())
       this.#pending.set(vector, { limit, servers: searched.then(lists => lists?.[at]) });
-    const lists = await Promise.all(vectors.map(vector => this.#pending.get(vector)?.servers));
+    const lists = await Promise.all(vectors.flatMap(vector => this.#pending.get(vector)?.servers ?? []));
     for (const vector of others) this.#pending.delete(vector);
     if ((await searched) === undefined || lists.includes(undefined)) return undefined;
     return lists.flatMap(servers => servers?.slice(0, limit) ?? []);

@@ -140,7 +140,7 @@ describe('the index in Meilisearch', () => {
       'look for the zebra e today',
     ]);
     const vectors = double.searches().flatMap(({ body }) => body.queries.filter((one: any) => one.vector));
-    expect(vectors.map(({ limit }) => limit).sort()).toEqual([15, 25, 25]);
+    expect(vectors.map(({ limit }) => limit).toSorted((a, b) => a - b)).toEqual([15, 25, 25]);
     const alone = await index.find(asked.clauses[0] ?? index.ask(''), 30);
     expect(found[1]?.candidates).toEqual(alone.candidates);
   });
