@@ -17,7 +17,8 @@ ENV NODE_ENV=production \
     PORT=8080 \
     SWITCHBOARD_DATA_DIR=/data \
     MALLOC_ARENA_MAX=2 \
-    MALLOC_MMAP_THRESHOLD_=131072
+    MALLOC_MMAP_THRESHOLD_=1048576 \
+    MALLOC_TRIM_THRESHOLD_=16777216
 WORKDIR /app
 # All of it belongs to root: the process cannot change its own program.
 COPY --from=dependencies /app/node_modules ./node_modules

@@ -38,7 +38,8 @@ const READY_WITHIN_MS = 3_600_000;
 const AS_STARTED = {
   NODE_OPTIONS: '--max-semi-space-size=16',
   MALLOC_ARENA_MAX: '2',
-  MALLOC_MMAP_THRESHOLD_: '131072',
+  MALLOC_MMAP_THRESHOLD_: '1048576',
+  MALLOC_TRIM_THRESHOLD_: '16777216',
 };
 
 const values = readOptions('bench:scale', {
