@@ -153,7 +153,7 @@ export class VectorFile {
   }
 
   /**
-   * Opens the file to look vectors up, until it is disposed of. Of a file that is gone or was changed meanwhile, nothing is found.
+   * Opens the file to look vectors up, until it is disposed of. Of a file that is gone or has other texts by now, nothing is found.
    * Reading blocks for some microseconds, because the system has the file in memory since it was checked.
    */
   open(): VectorReader {
