@@ -33,16 +33,10 @@ import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import type { WorkerSeat } from './platform/workers/seat.ts';
+import { controlSocketOf } from './platform/data-folder.ts';
+import { packageVersion } from './platform/package-version.ts';
 import { Metrics } from './core/metrics.ts';
-import {
-  controlSocketOf,
-  explainKeys,
-  makeDataDir,
-  openConfigured,
-  packageVersion,
-  warnOfConnections,
-  warnOfSettings,
-} from './stores.ts';
+import { explainKeys, makeDataDir, openConfigured, warnOfConnections, warnOfSettings } from './stores.ts';
 
 const SHIPPED_VECTORS = fileURLToPath(new URL('../catalogue/vectors.bin', import.meta.url));
 

@@ -1,14 +1,10 @@
-import { mkdir, readFile, stat } from 'node:fs/promises';
-import path from 'node:path';
+import { mkdir, stat } from 'node:fs/promises';
 import { ConfigError, type Config } from './config/index.ts';
 import { KeyFileError, WrongKeys } from './core/identity/vault/open.ts';
 import { openDatabase, type Database, type OpenDatabase } from './platform/database/database.ts';
 import { openFilesLimit } from './platform/open-files.ts';
 import type { Log } from './platform/telemetry/log.ts';
 import { connectionsAllowed, DatabaseUnreachable, openPostgres } from './platform/database/postgres.ts';
-
-/** Returns the path of the control socket, which is also the lock of the data folder. */
-export const controlSocketOf = (dataDir: string): string => path.join(dataDir, 'control.sock');
 
 /**
  * Opens the configured database and applies pending migrations.
@@ -88,10 +84,4 @@ export async function warnOfConnections(
       { needed, allowed },
       'Postgres allows too few connections: lower DATABASE_POOL_SIZE or SWITCHBOARD_WORKERS, or raise max_connections',
     );
-}
-
-/** Returns the version from package.json. */
-export async function packageVersion(): Promise<string> {
-  const manifest: unknown = JSON.parse(await readFile(new URL('../package.json', import.meta.url), 'utf8'));
-  return (manifest as { version: string }).version;
 }

@@ -1,10 +1,8 @@
 import { Client, errors } from 'undici';
 import type { Config } from '../config/index.ts';
-import { hasDatabase } from '../platform/database/database.ts';
+import { controlSocketOf, hasDatabase } from '../platform/data-folder.ts';
 import { SocketInUse, isAnswered } from '../platform/server-lifecycle.ts';
-import { controlSocketOf } from '../stores.ts';
 import { jsonLine, type Io, type Progress, type ProgressDisplay } from './terminal.ts';
-import { startSwitchboard } from '../app.ts';
 
 /** A command failed. The message comes from the server if it refused the command. */
 export class CommandFailed extends Error {
@@ -68,6 +66,7 @@ export async function connectAdmin(
     const found = databaseOf(config);
     if (found === 'new' && !mayCreate) throw nothingThere(config);
     try {
+      const { startSwitchboard } = await import('../app.ts');
       opened
         .use(await startSwitchboard({ ...config, log: { ...config.log, level: 'warn' } }, { listen: false }))
         .indexed.catch(() => {});

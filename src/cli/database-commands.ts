@@ -1,11 +1,15 @@
-import { dumpDatabase, migrateDatabase, restoreFile, type Transferred } from './offline-database.ts';
+import type { Transferred } from './offline-database.ts';
 import type { DatabaseCommand } from './command.ts';
+
+/** Loads the databases only for these commands: they take longer to load than most commands to run. */
+const offline = () => import('./offline-database.ts');
 
 const migrate: DatabaseCommand = {
   on: 'database',
   args: [],
   help: 'Applies pending database migrations without starting the server, and lists them.',
   async run({ config }) {
+    const { migrateDatabase } = await offline();
     const { applied, latest, unknown } = await migrateDatabase(config);
     const done =
       applied.length === 0
@@ -23,6 +27,7 @@ const dump: DatabaseCommand = {
   options: { force: { type: 'boolean', help: 'Overwrites an existing file.' } },
   help: 'Writes the embedded database to a file, as SQL, without the vault key. (For Postgres, use `pg_dump`.)',
   async run({ config, io, args: [file = ''], options }) {
+    const { dumpDatabase } = await offline();
     const done = await dumpDatabase(config, file, { mayReplace: options['force'] === true });
     if (done.vaultKey !== undefined) io.complain(keyAdvice(done.vaultKey, done.keptIn));
     return { json: reportOf(done), text: `Wrote the database to ${file}.` };
@@ -34,6 +39,7 @@ const restore: DatabaseCommand = {
   args: ['FILE'],
   help: 'Creates a new database from a dump made with `database dump` or `pg_dump`, all or nothing.',
   async run({ config, args: [file = ''] }) {
+    const { restoreFile } = await offline();
     const done = await restoreFile(config, file);
     const key = done.vaultKey === undefined ? '' : ` ${keyUse(done.vaultKey, done.keptIn)}`;
     return { json: reportOf(done), text: `Restored the database from ${file}.${key}` };

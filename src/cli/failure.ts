@@ -1,4 +1,4 @@
-import { startSwitchboard, type StartOptions, type Switchboard } from '../app.ts';
+import type { StartOptions, Switchboard } from '../app.ts';
 import { ConfigError, type Config } from '../config/index.ts';
 import { SocketInUse } from '../platform/server-lifecycle.ts';
 import type { Failure } from '../platform/workers/seat.ts';
@@ -23,6 +23,7 @@ function codeOf(error: unknown): string {
  * @throws ConfigError, or the reason of `options.signal`, as `startSwitchboard` does
  */
 export async function startOn(config: Config, options: StartOptions): Promise<Switchboard> {
+  const { startSwitchboard } = await import('../app.ts');
   try {
     return await startSwitchboard(config, options);
   } catch (error) {

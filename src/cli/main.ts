@@ -1,11 +1,10 @@
 import { parseArgs } from 'node:util';
-import { packageVersion } from '../stores.ts';
 import { readConfig } from '../config/index.ts';
+import { packageVersion } from '../platform/package-version.ts';
 import { connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
 import { commands } from './commands.ts';
 import { failureOf } from './failure.ts';
-import { serve } from './serve/serve.ts';
 import { jsonLine, table, type Io } from './terminal.ts';
 import { work, WORKER } from './serve/worker.ts';
 
@@ -56,9 +55,15 @@ async function dispatch(
   return serveWithout(argv.slice(1), io, env);
 }
 
-function serveWithout(args: readonly string[], io: Io, env: NodeJS.ProcessEnv | undefined): Promise<number> {
+async function serveWithout(
+  args: readonly string[],
+  io: Io,
+  env: NodeJS.ProcessEnv | undefined,
+): Promise<number> {
   if (args.length > 0) throw new UsageError(`serve takes no arguments, not ${args.join(' ')}`);
-  return serve(readConfig(env), io);
+  const config = readConfig(env);
+  const { serve } = await import('./serve/serve.ts');
+  return serve(config, io);
 }
 
 function unknownCommand(first: string, second: string): UsageError {

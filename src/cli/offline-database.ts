@@ -9,20 +9,15 @@ import {
   requireKeys,
   WrongKeys,
 } from '../core/identity/vault/open.ts';
-import {
-  hasDatabase,
-  openDatabase,
-  restoreDatabase,
-  rows,
-  type Database,
-} from '../platform/database/database.ts';
+import { controlSocketOf, hasDatabase } from '../platform/data-folder.ts';
+import { openDatabase, restoreDatabase, rows, type Database } from '../platform/database/database.ts';
 import { readDump } from '../platform/database/dump.ts';
 import { migrationState, type Migrated } from '../platform/database/migrations.ts';
 import { migratePostgres, restorePostgres } from '../platform/database/postgres.ts';
 import { closeServer, listenExclusively, SocketInUse } from '../platform/server-lifecycle.ts';
 import { openLog } from '../platform/telemetry/log.ts';
 import { writeWhole } from '../platform/database/temp-path.ts';
-import { controlSocketOf, makeDataDir, reaching } from '../stores.ts';
+import { makeDataDir, reaching } from '../stores.ts';
 
 /** Works directly on the database, without a server. All functions may throw ConfigError. */
 

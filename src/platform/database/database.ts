@@ -9,6 +9,7 @@ import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
+import { databaseFolderOf } from '../data-folder.ts';
 import { asideOf } from './temp-path.ts';
 import { dumpOf, restoreInto } from './dump.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
@@ -57,7 +58,7 @@ const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
  * @param memory the file system of an in-memory database, empty by default
  */
 export async function openDatabase(dataDir?: string, memory?: Filesystem): Promise<EmbeddedDatabase> {
-  const folder = dataDir === undefined ? undefined : folderIn(dataDir);
+  const folder = dataDir === undefined ? undefined : databaseFolderOf(dataDir);
   if (folder !== undefined && !existsSync(folder)) await createWhole(folder, initialise);
   const client = await PGlite.create({
     ...(folder === undefined ? {} : { dataDir: folder }),
@@ -88,7 +89,7 @@ export async function restoreDatabase<T>(
   dump: string,
   approve: (db: Database) => Promise<T>,
 ): Promise<T> {
-  return createWhole(folderIn(dataDir), async folder => {
+  return createWhole(databaseFolderOf(dataDir), async folder => {
     await initialise(folder);
     await using client = await PGlite.create({ dataDir: folder, startParams: START });
     await restoreInto(sql => client.exec(sql), dump);
@@ -106,11 +107,6 @@ function heldHere(): OpenDatabase['hold'] {
     return Promise.resolve({ lost: new AbortController().signal, [Symbol.asyncDispose]: free });
   };
 }
-
-const folderIn = (dataDir: string) => path.join(dataDir, 'pglite');
-
-/** Returns whether the data folder already has an embedded database. */
-export const hasDatabase = (dataDir: string): boolean => existsSync(folderIn(dataDir));
 
 /**
  * Creates a folder under a temporary name and renames it when it is complete. If the process is killed, nothing that looks
