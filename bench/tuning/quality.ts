@@ -36,7 +36,7 @@ function ranked(
     keyword: keyword[server] ?? 0,
     tools: toolsOf?.(server) ?? { semantic: [], keyword: [] },
   }));
-  return fuse(candidates, () => UNUSED, weights).slice(0, 10);
+  return fuse(candidates, () => UNUSED, weights && { weights }).slice(0, 10);
 }
 
 const idsOf = (ranking: readonly FusedServer[]) => ranking.map(({ serverId }) => Number(serverId));

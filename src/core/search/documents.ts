@@ -250,8 +250,9 @@ export const requestWords: readonly string[] = glossary.words;
 /** Returns whether a lower-case text has only words of the glossary, in any form, and no names. */
 export const isOrdinaryText = (text: string): boolean => glossary.isEnglish(text);
 
-/** Returns whether a lower-case word is one of the glossary or the plural of one, and no name. */
+/** Returns whether a lower-case word is a stop word, or one of the glossary or the plural of one, and no name. */
 export const isOrdinaryWord = (word: string): boolean =>
+  STOP_WORDS.has(word) ||
   [word, word.replace(/s$/, ''), word.replace(/es$/, '')].some(form => glossary.common.has(form));
 
 /**
@@ -260,9 +261,11 @@ export const isOrdinaryWord = (word: string): boolean =>
  * @param correct returns an English query without its spelling mistakes, if it has any
  */
 export function textsOf(query: string, correct?: (query: string) => string | undefined): QueryTexts {
-  const english = glossary.toEnglish(query);
-  if (english !== undefined)
-    return { terms: termsOf(`${english} ${query}`), sentences: [english], clauses: [] };
+  const translation = glossary.translate(query);
+  if (translation) {
+    const { english, own } = translation;
+    return { terms: termsOf(`${english} ${own}`), sentences: [english], clauses: [] };
+  }
   const corrected = correct?.(query) ?? query;
   const sentences = sentencesOf(corrected);
   const clauses = clausesOf(corrected).map(clause => ({

@@ -16,6 +16,8 @@ const EXCESS_SHARE = 0.5;
 
 /** Tuned only on the tune sets of bench/. */
 export const WEIGHTS: RankingWeights = { semantic: 0.5, keyword: 0.5, fullKeyword: 6 };
+/** For the tools of a server: their texts are shorter, and share most of their words. */
+const TOOL_WEIGHTS: RankingWeights = { ...WEIGHTS, semantic: 0.7, keyword: 0.3 };
 /**
  * The maximum effect of usage on relevance, as a share. A more relevant server stays above another unless their relevance differs
  * by less than this. Usage therefore decides near-ties and never lifts an irrelevant server over a clearly relevant one.
@@ -59,7 +61,7 @@ export interface ScoreParts {
   readonly words: number;
   /** The factor for usage. */
   readonly use: number;
-  /** The factor for deprecated and unhealthy servers; 1 for others. */
+  /** The factor for servers that are deprecated, unhealthy, or excluded by the query; 1 for others. */
   readonly reduction: number;
 }
 
@@ -91,55 +93,44 @@ export interface FusedServer {
 /** A server as it is shown. */
 export interface RankedServer extends Omit<FusedServer, 'rankTools'>, ToolOrder {}
 
+interface FuseOptions {
+  readonly weights?: RankingWeights;
+  /** Returns the factor, 0 to 1, for a server that should not be used; 1 for others. */
+  readonly reductionOf?: (serverId: string) => number;
+}
+
 /**
  * Orders the candidates of one query, best first. Meaning and keywords are each divided by their best value among the
- * candidates (keywords at least by `fullKeyword`), added by weight, and then boosted by usage. Ties are ordered by id, so
+ * candidates (keywords at least by `fullKeyword`), added by weight, boosted by usage, and reduced. Ties are ordered by id, so
  * that the same evidence gives the same ranking.
  */
 export function fuse(
   candidates: readonly Candidate[],
   useOf: (serverId: string) => UseSignals,
-  weights: RankingWeights = WEIGHTS,
+  { weights = WEIGHTS, reductionOf = () => 1 }: FuseOptions = {},
 ): FusedServer[] {
   const own = { semantic: candidates.map(supported), keyword: candidates.map(({ keyword }) => keyword) };
   const relevance = relevanceAmong([own], weights);
   const toolRelevance = relevanceAmong(
     candidates.map(candidate => candidate.tools),
-    weights,
+    TOOL_WEIGHTS,
   );
   return candidates
     .map(candidate => {
       const use = useOf(candidate.serverId);
       const { meaning, words } = relevance(supported(candidate), candidate.keyword);
+      const reduction = reductionOf(candidate.serverId);
       return {
         serverId: candidate.serverId,
         semantic: clamp(candidate.semantic),
         popularity: clamp(use.popularity),
-        finalScore: boostByUse(meaning + words, use),
-        parts: { meaning, words, use: boostByUse(1, use), reduction: 1 },
+        finalScore: boostByUse(meaning + words, use) * reduction,
+        parts: { meaning, words, use: boostByUse(1, use), reduction },
         rankTools: () => rankTools(candidate.tools, toolRelevance),
       };
     })
     .sort(byScore);
 }
-
-/** Multiplies the scores of some servers by `share` and sorts the ranking again. */
-export function demote(
-  ranking: readonly FusedServer[],
-  isDemoted: (serverId: string) => boolean,
-  share: number,
-): readonly FusedServer[] {
-  if (!ranking.some(({ serverId }) => isDemoted(serverId))) return ranking;
-  return ranking
-    .map(server => (isDemoted(server.serverId) ? reducedBy(share, server) : server))
-    .sort(byScore);
-}
-
-const reducedBy = (share: number, { parts, ...server }: FusedServer): FusedServer => ({
-  ...server,
-  finalScore: server.finalScore * share,
-  parts: { ...parts, reduction: parts.reduction * share },
-});
 
 /** The first places, where the best server of each clause of a query is. */
 const FIRST_PLACES = 5;
@@ -294,8 +285,8 @@ function rankTools(
 }
 
 /** Returns the positions of one server's tools, most relevant first, compared only with each other. */
-export const orderTools = (tools: ToolEvidence, weights: RankingWeights = WEIGHTS): readonly number[] =>
-  rankTools(tools, relevanceAmong([tools], weights)).toolOrder;
+export const orderTools = (tools: ToolEvidence): readonly number[] =>
+  rankTools(tools, relevanceAmong([tools], TOOL_WEIGHTS)).toolOrder;
 
 /** Limits a value to 0 to 1; NaN counts as 0. */
 const clamp = (value: number): number => Math.min(1, Math.max(0, value || 0));

@@ -44,6 +44,14 @@ const WORD = new RegExp(
   'gu',
 );
 
+/** What a text in another language is searched by. */
+interface Translation {
+  /** Its English words, with those that the glossary does not know as they are, e.g. names. */
+  readonly english: string;
+  /** The text, without the words to leave out in scripts without spaces. */
+  readonly own: string;
+}
+
 export class Glossary {
   readonly #languages: ReadonlyMap<string, Language>;
   /** Words of names, which are a sign of no language: many are spelled alike in several. */
@@ -82,11 +90,8 @@ export class Glossary {
     return new Glossary(readFileSync(FILE, 'utf8'), isEnglish);
   }
 
-  /**
-   * Returns the English words for a text in another language, with the words that the glossary does not know as they are, e.g.
-   * names. Returns undefined for a text in English or in no language that it knows.
-   */
-  toEnglish(text: string): string | undefined {
+  /** Returns undefined for a text in English or in no language that it knows. */
+  translate(text: string): Translation | undefined {
     const name = this.#detect(text);
     const language = name === undefined ? undefined : this.#languages.get(name);
     if (name === undefined || language === undefined) return undefined;
@@ -95,11 +100,12 @@ export class Glossary {
       ? NONE
       : new Set(Array.from(text.matchAll(NAME), ([word]) => fold(word)));
     const english = glosses(wordsOf(fold(text)), language, { compounds: COMPOUNDING.has(name), names });
-    return english.length === 0 ? undefined : [...new Set(english)].join(' ');
+    if (english.length === 0) return undefined;
+    return { english: [...new Set(english)].join(' '), own: withoutFillers(text, language) };
   }
 
   #detect(text: string): string | undefined {
-    const candidates = BY_SCRIPT.find(([script]) => script.test(text))?.[1];
+    const candidates = isMostlyLatin(text) ? undefined : BY_SCRIPT.find(([script]) => script.test(text))?.[1];
     if (candidates?.length === 1) return candidates[0];
     let best: string | undefined;
     const signsOf = (folded: string) => wordsOf(folded).filter(word => !this.#inNames.has(word));
@@ -114,6 +120,22 @@ export class Glossary {
     }
     return best;
   }
+}
+
+/** In scripts without spaces, about so many characters are a word. */
+const CHARACTERS_OF_A_WORD = 2;
+/** Words of Latin letters among others are often names. */
+const LATIN_SHARE = 3;
+
+/** Returns whether a text has other scripts only for a few names: "a flight to 東京 and a hotel". */
+function isMostlyLatin(text: string): boolean {
+  const words = wordsOf(text);
+  const latin = words.filter(word => /^\p{Script=Latin}/u.test(word)).length;
+  const others = words.filter(word => /^(?!\p{Script=Latin})\p{L}/u.test(word));
+  const count = others
+    .map(word => (UNSPACED.test(word) ? word.length / CHARACTERS_OF_A_WORD : 1))
+    .reduce((sum, one) => sum + one, 0);
+  return count * LATIN_SHARE < latin;
 }
 
 /** Returns whether an English word of the table is no name. */
@@ -226,16 +248,47 @@ function phraseAt(words: readonly string[], at: number, { forms }: Language): nu
 }
 
 /** Glosses a run of a script without spaces, or with endings on its words, by the longest known form at each place. */
-function ofRun(run: string, { forms, longest }: Language): string[] {
-  const english: string[] = [];
+const ofRun = (run: string, language: Language): string[] =>
+  formsIn(run, language).flatMap(form => language.forms.get(form) ?? []);
+
+/** Splits such a run into known forms and single characters. */
+function formsIn(run: string, { forms, longest }: Language): string[] {
+  const found: string[] = [];
   for (let at = 0; at < run.length;) {
     let end = Math.min(run.length, at + longest);
-    while (end > at && !forms.has(run.slice(at, end))) end--;
-    english.push(...(forms.get(run.slice(at, end)) ?? []));
-    at = Math.max(end, at + 1);
+    while (end > at + 1 && !forms.has(run.slice(at, end))) end--;
+    found.push(run.slice(at, end));
+    at = end;
   }
-  return english;
+  return found;
 }
+
+/**
+ * Leaves out words of scripts without spaces: every pair of their characters would count as a rare term. Elsewhere they are so common
+ * that they count for little.
+ */
+const withoutFillers = (text: string, language: Language): string =>
+  text.replaceAll(WORD, word => (UNSPACED.test(word) ? withoutLeftOut(word, language) : word));
+
+const withoutLeftOut = (run: string, { forms, ...language }: Language): string =>
+  formsIn(run, { forms, ...language })
+    .map(form => (forms.get(form)?.every(word => ASKING.has(word)) ? ' ' : form))
+    .join('');
+
+/** English words that only ask for something. */
+const ASKING = new Set([
+  'check',
+  'find',
+  'give',
+  'know',
+  'look',
+  'lookup',
+  'query',
+  'search',
+  'see',
+  'show',
+  'tell',
+]);
 
 function ofWord(word: string, language: Language, { compounds, names }: WordRules): readonly string[] {
   const known =

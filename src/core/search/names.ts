@@ -2,45 +2,72 @@ import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import { isOrdinaryText, isOrdinaryWord, tokenize } from './documents.ts';
 
-/** How a query names a server: not at all, among other words, or with no other words. */
-export type NameMatch = 'not' | 'among' | 'alone';
+/** Matches a character of a script whose words may follow one another without a space. */
+const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\u30FC]`;
 
-const EMAIL = /(?<![\w.+-])[\w.+-]+@[\w.-]+/g;
+const IN_EMAIL = String.raw`[[\p{L}\p{N}\p{M}_.+\-]--${UNSPACED}]`;
+const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 
-/** Removes e-mail addresses, which name people and not the services that carry their mail. */
-export const withoutEmails = (query: string): string => query.replace(EMAIL, ' ');
+/** In English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. */
+const EXCLUDES = [
+  "not|never|don['’]t|without|except|excluding|avoid|other than|rather than|instead of|nicht|ohne|außer|statt|sans|sauf",
+  'sin|excepto|senza|tranne|sem|exceto|zonder|behalve|bez|oprócz|utan|utom',
+].join('|');
+/** Words between one that excludes and what it excludes. */
+const BETWEEN =
+  'for|in|on|via|with|using|use|by|through|from|over|the|any|mit|über|per|auf|von|avec|par|con|por|en|com|przez|z|w|met|med';
+/** A word, and further ones of a name. */
+const EXCLUDED = String.raw`[^\s,;:!?]+(?:\s+\p{Lu}[^\s,;:!?]*)*`;
+const inAnyCase = (words: string) =>
+  words.replaceAll(/(?<=^|\|)\p{Ll}/gu, first => `[${first}${first.toUpperCase()}]`);
+/** "No" alone is "in the" in Portuguese, and "keine" is often only a remark. */
+const NO = String.raw`[Nn]o\s+${EXCLUDED}(?=,?\s+please)|[Kk]eine?n?\s+${EXCLUDED}(?=,?\s+bitte)`;
+const EXCLUSION = new RegExp(
+  String.raw`(?<![\p{L}\p{N}])(?:(?:${inAnyCase(EXCLUDES)})(?:\s+(?:${BETWEEN}))*\s+${EXCLUDED}|${NO})`,
+  'gu',
+);
+
+/**
+ * Splits a query into what may name a server that is wanted, and what it excludes ("without PayPal", "not in Jira", "no Slack, please").
+ * E-mail addresses are in neither: they name people and not the services that carry their mail.
+ */
+export function wantedAndExcluded(query: string): { readonly wanted: string; readonly excluded: string } {
+  const asked = query.replace(EMAIL, ' ');
+  return { wanted: asked.replace(EXCLUSION, ' '), excluded: (asked.match(EXCLUSION) ?? []).join(', ') };
+}
 
 /** Removes a trailing parenthesis from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
 const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
 
-/** Returns the terms of each spelling of a name: as written, in lower case, and both without a trailing parenthesis. */
-export function spellingsOf(serverName: string): readonly ReadonlySet<string>[] {
+/** A server's name in the forms that are compared with queries. */
+export interface NameForms {
+  /** Without a trailing parenthesis. */
+  readonly short: string;
+  readonly lower: string;
+  /** The words in lower case, each between spaces. */
+  readonly spaced: string;
+  /** The terms of each spelling: as written, in lower case, and both without a trailing parenthesis. */
+  readonly spellings: readonly ReadonlySet<string>[];
+}
+
+export function formsOf(serverName: string): NameForms {
   const short = withoutBrackets(serverName);
-  const spellings = new Set([serverName, serverName.toLowerCase(), short, short.toLowerCase()]);
-  return [...spellings].map(spelling => new Set(tokenize(spelling))).filter(({ size }) => size > 0);
+  const lower = short.toLowerCase();
+  const spellings = [...new Set([serverName, serverName.toLowerCase(), short, lower])]
+    .map(spelling => new Set(tokenize(spelling)))
+    .filter(({ size }) => size > 0);
+  return { short, lower, spaced: spaced(short), spellings };
 }
 
-/**
- * Returns a function that tells how the query names a server, given the spellings of its name. A query names a server if it
- * has all words of one spelling and they are at least a third of its own words. A caller who names a server wants that
- * server, whatever the other evidence.
- */
-export function nameMatcher(query: string): (spellings: readonly ReadonlySet<string>[]) => NameMatch {
+/** Returns a function that tells whether the query is a server's name, in any spelling, without other words. */
+export function calledMatcher(query: string): (name: NameForms) => boolean {
   const asked = [query, query.toLowerCase()].map(text => new Set(tokenize(text)));
-  const match = (name: ReadonlySet<string>): NameMatch => {
-    const all = asked.find(words => [...name].every(term => words.has(term)));
-    if (!all || name.size * 3 < all.size) return 'not';
-    return name.size === all.size ? 'alone' : 'among';
-  };
-  return spellings => {
-    const matches = new Set(spellings.map(match));
-    if (matches.has('alone')) return 'alone';
-    return matches.has('among') ? 'among' : 'not';
-  };
+  return ({ spellings }) =>
+    spellings.some(name =>
+      asked.some(words => words.size === name.size && [...name].every(term => words.has(term))),
+    );
 }
 
-/** Matches a character of a script whose words may follow one another without a space. */
-const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\u30FC]`;
 /** Matches a letter or digit of another script. */
 const IN_WORD = new RegExp(String.raw`[[\p{L}\p{N}]--${UNSPACED}]`, 'v');
 const SENTENCE_ENDS = new Set('.!?…。！？\n');
@@ -75,21 +102,16 @@ export function mentionMatcher(query: string): (serverName: string) => boolean {
  * that is an ordinary word, such as Linear or Box, must be mentioned as a name (`mentionMatcher`). One that is an address, such as
  * monday.com, may be written as one.
  */
-export function namedMatcher(query: string): (serverName: string) => boolean {
+export function namedMatcher(query: string): (name: NameForms) => boolean {
   const isMentioned = mentionMatcher(query);
   const asked = spaced(query);
   const addresses = new Set(query.toLowerCase().match(ADDRESS));
-  return serverName => {
-    if (isMentioned(serverName)) return true;
-    const short = withoutBrackets(serverName);
-    if (addresses.has(short.toLowerCase())) return true;
-    const name = spaced(short);
-    return (
-      name.length > MIN_NAME &&
+  return ({ short, lower, spaced: name }) =>
+    isMentioned(short) ||
+    addresses.has(lower) ||
+    (name.length > MIN_NAME &&
       asked.includes(name) &&
-      !(isOneWord(name) ? isOrdinary : isOrdinaryText)(name.trim())
-    );
-  };
+      !(isOneWord(name) ? isOrdinary : isOrdinaryText)(name.trim()));
 }
 
 /** Matches an address without scheme and path, in lower case. */
@@ -150,8 +172,8 @@ export class ExactNames {
   }
 
   /**
-   * Returns the ranking with three groups moved to the front: the server whose id is the query, then servers with exactly
-   * that name, then servers named in another spelling. Ids are unique, but anyone can choose any name.
+   * Returns the ranking with four groups moved to the front: the server whose id is the query, then servers with exactly that name, then
+   * servers named in another spelling. Ids are unique, but anyone can choose any name: a registry's servers come after others.
    * @param mayLead other servers lead only by their id
    */
   pinExact<Server extends Scored>(
@@ -164,10 +186,13 @@ export class ExactNames {
     const isCalled = (serverId: string) => this.#catalogue.get(serverId)?.name.toLowerCase() === called;
     const leading = (isChosen: (serverId: string) => boolean) => (serverId: string) =>
       isChosen(serverId) && mayLead(serverId);
-    return [leading(isNamed), leading(isCalled), (serverId: string) => serverId === called].reduce(
-      (ranked, isChosen) => pinFirst(ranked, isChosen),
-      ranking,
-    );
+    const groups = [
+      leading(isNamed),
+      leading(isCalled),
+      leading(id => isCalled(id) && !isFromRegistry(this.#catalogue.get(id))),
+      (serverId: string) => serverId === called,
+    ];
+    return groups.reduce((ranked, isChosen) => pinFirst(ranked, isChosen), ranking);
   }
 
   #read(): void {
@@ -181,6 +206,10 @@ export class ExactNames {
     }
   }
 }
+
+/** Returns whether a server's name is what a registry says, which nobody here has checked. */
+export const isFromRegistry = (server: Pick<ServerHead, 'origin'> | undefined): boolean =>
+  server?.origin === 'registry';
 
 /** Matches the name of a server that tells about a product, but does nothing with it. */
 const ONLY_DESCRIBES = /\b(docs|documentation)\b/i;

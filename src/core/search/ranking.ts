@@ -6,18 +6,18 @@ import type { KnownHealth } from '../catalogue/health.ts';
 import type { UseSignals } from '../catalogue/usage.ts';
 import type { Asked, Candidate, Findings, SearchIndex } from './index/search-index.ts';
 import {
+  calledMatcher,
   ExactNames,
+  formsOf,
   Integrations,
+  isFromRegistry,
   namedMatcher,
-  nameMatcher,
   pinFirst,
-  spellingsOf,
-  withoutEmails,
-  type NameMatch,
+  wantedAndExcluded,
+  type NameForms,
 } from './names.ts';
 import {
   broughtForward,
-  demote,
   firstWithEquals,
   fuse,
   roundScore,
@@ -38,12 +38,10 @@ export interface RankerParts {
 }
 
 export interface Question {
-  /** NFC, trimmed. */
+  /** As of `normalized`. */
   readonly query: string;
   /** The maximum number of servers. */
   readonly limit: number;
-  /** The maximum number of tools per server, best first; absent: all. */
-  readonly maxTools: number | undefined;
 }
 
 interface Ranked {
@@ -65,12 +63,17 @@ interface RankOptions {
   readonly isClause?: boolean;
 }
 
+/** Which candidates a query names. */
+interface Naming extends ReturnType<typeof wantedAndExcluded> {
+  /** Those whose id or name, in any spelling, is all that is wanted. */
+  readonly called: ReadonlySet<string>;
+  /** Those with a name among the words of what is wanted. */
+  readonly named: ReadonlySet<string>;
+}
+
 /** The candidates for a query, and what it names. */
-interface Named {
+interface Named extends Pick<Naming, 'called' | 'named'> {
   readonly candidates: readonly Candidate[];
-  readonly named: ReadonlyMap<string, NameMatch>;
-  /** True if it names one of them. */
-  readonly isNamed: boolean;
   /** Those that work with a product which it names. */
   readonly integrated: ReturnType<Integrations['find']>;
 }
@@ -107,7 +110,7 @@ export class Ranker {
   readonly #integrations: Integrations;
   readonly #tuning: ReturnType<typeof tuningOf>;
   /** By server name. */
-  readonly #spellings = new LRUCache<string, ReturnType<typeof spellingsOf>>({ max: MAX_SPELLINGS });
+  readonly #nameForms = new LRUCache<string, NameForms>({ max: MAX_NAME_FORMS });
   /** The general searches that the index has found, and its epoch. */
   #general: { readonly epoch: number; readonly found: Promise<readonly Candidate[]> } | undefined;
 
@@ -129,7 +132,7 @@ export class Ranker {
    * Returns the best servers, best first, and all that are as relevant as the last one; none if nothing in the catalogue can
    * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
-  async rank({ query, limit, maxTools }: Question): Promise<readonly RankedServer[]> {
+  async rank({ query, limit }: Question): Promise<readonly RankedServer[]> {
     const asked = this.#parts.index.ask(query);
     const [found, best] = await Promise.all([this.#ranked(asked), this.#bestOfClauses(asked)]);
     const { table, general } = found;
@@ -139,7 +142,7 @@ export class Ranker {
       broughtForward(servers, searches, general),
       servers.length === 0 ? [] : best,
     );
-    return firstWithEquals(ranking, limit).map(server => shown(server, maxTools, table));
+    return firstWithEquals(ranking, limit).map(server => shown(server, table));
   }
 
   /**
@@ -151,8 +154,8 @@ export class Ranker {
     if (index.degraded !== undefined) return [];
     const { epoch } = index;
     if (this.#general?.epoch !== epoch) this.#general = { epoch, found: this.#findGeneralSearches() };
-    const fused = fuse(await this.#general.found, use);
-    return demote(fused, id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE).filter(
+    const reductionOf = (id: string) => (isDeprecated(catalogue.get(id)) ? DEPRECATED_SHARE : 1);
+    return fuse(await this.#general.found, use, { reductionOf }).filter(
       ({ serverId }) => catalogue.get(serverId)?.active && !this.#isDead(serverId),
     );
   }
@@ -191,7 +194,7 @@ export class Ranker {
 
   /** Returns a server's rank for a query or, if it is not ranked, its scores among all candidates. */
   async examine(query: string, serverId: string): Promise<Examined> {
-    const ranking = await this.rank({ query, limit: Infinity, maxTools: 0 });
+    const ranking = await this.rank({ query, limit: Infinity });
     const among = (one: { readonly serverId: string }) => one.serverId === serverId;
     const own = ranking.find(among);
     if (own) return { ranking, own, isAnswerable: true };
@@ -199,12 +202,12 @@ export class Ranker {
     const { servers, table, isAnswerable: mayServe } = await this.#ranked(this.#parts.index.ask(query), wide);
     const turnedAway = servers.find(among);
     const isAnswerable = mayServe || ranking.length > 0;
-    return { ranking, own: turnedAway && shown(turnedAway, 0, table), isAnswerable };
+    return { ranking, own: turnedAway && shown(turnedAway, table), isAnswerable };
   }
 
   async #ranked(asked: Asked, { count, isForced, isClause }: RankOptions = {}): Promise<Ranked> {
     const { index } = this.#parts;
-    const query = withoutEmails(asked.text);
+    const { wanted, excluded } = wantedAndExcluded(asked.text);
     const { candidates: found, vectors } = await traced(
       'index',
       () => index.find(asked, count),
@@ -212,11 +215,11 @@ export class Ranker {
     );
     const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
-    const { candidates, named, isNamed, integrated } = this.#withNamed(query, corrected);
+    const { candidates, called, named, integrated } = this.#withNamed(wanted, corrected);
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
-    const mayServe = isNamed || isAnswerable || this.#namesAny(query, candidates, integrated);
+    const mayServe = isAnswerable || [called, named, integrated.serverIds].some(({ size }) => size > 0);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
-    const ordered = this.#ordered(candidates, query, named);
+    const ordered = this.#ordered(candidates, { wanted, excluded, called, named });
     const working = ordered.filter(({ serverId }) => integrated.serverIds.has(serverId));
     const isLed = ordered[0]?.isPinned === true;
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
@@ -224,24 +227,30 @@ export class Ranker {
       servers,
       table: tableFor(vectors, tuning),
       isAnswerable: mayServe,
-      general: isNamed || isLed || integrated.isAlone ? undefined : general,
+      general: called.size > 0 || isLed || integrated.isAlone ? undefined : general,
     };
   }
 
   /** Returns the active servers among candidates, best first; named ones lead, and those that should not be used come later. */
   #ordered(
     candidates: readonly Candidate[],
-    query: string,
-    named: ReadonlyMap<string, NameMatch>,
+    { wanted, excluded, called, named }: Naming,
   ): readonly FusedServer[] {
     const { catalogue, use } = this.#parts;
-    const isDead = (id: string) => this.#isDead(id);
-    const fused = demote(fuse(candidates, use), id => isDeprecated(catalogue.get(id)), DEPRECATED_SHARE);
+    const isExcluded = namedMatcher(excluded);
+    const reductionOf = (id: string) => {
+      const forms = excluded === '' || named.has(id) ? undefined : this.#nameFormsOf(id);
+      return (
+        (isDeprecated(catalogue.get(id)) ? DEPRECATED_SHARE : 1) *
+        (this.#isDead(id) ? DEAD_SHARE : 1) *
+        (forms && isExcluded(forms) ? EXCLUDED_SHARE : 1)
+      );
+    };
     const ranking = this.#exactNames.pinExact(
-      this.#withNamedFirst(demote(fused, isDead, DEAD_SHARE), query),
-      query,
-      id => named.get(id) === 'alone',
-      id => !isDead(id),
+      this.#withNamedFirst(fuse(candidates, use, { reductionOf }), named),
+      wanted,
+      id => called.has(id),
+      id => !this.#isDead(id),
     );
     return ranking.filter(({ serverId }) => catalogue.get(serverId)?.active);
   }
@@ -249,56 +258,68 @@ export class Ranker {
   /** Adds the servers whose id or name is the query, or which work with what it names, and determines how it names each candidate. */
   #withNamed(query: string, found: readonly Candidate[]): Named {
     const { index } = this.#parts;
-    const match = nameMatcher(query);
     const candidates = [...found];
-    const named = new Map(found.map(({ serverId }) => [serverId, match(this.#spellingsOf(serverId))]));
+    const ids = new Set(found.map(({ serverId }) => serverId));
     const integrated = this.#integrations.find(query, index.epoch, {
-      others: () => this.#aliveAmong(found),
+      others: () => this.#rivalsAmong(found),
       works: id => !this.#isDead(id),
     });
-    const called = this.#exactNames.idsFor(query, index.epoch);
-    for (const serverId of new Set([...called, ...integrated.serverIds]))
-      if (!named.has(serverId))
-        candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
-    for (const serverId of called) named.set(serverId, 'alone');
-    const isNamed = [...named.values()].some(one => one !== 'not');
-    return { candidates, named, isNamed, integrated };
+    const exact = this.#exactNames.idsFor(query, index.epoch);
+    for (const serverId of [...exact, ...integrated.serverIds]) {
+      if (ids.has(serverId)) continue;
+      ids.add(serverId);
+      candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
+    }
+    const [isCalled, isNamed] = [calledMatcher(query), namedMatcher(query)];
+    const called = new Set(exact);
+    const named = new Set<string>();
+    for (const serverId of ids) {
+      const forms = this.#nameFormsOf(serverId);
+      if (forms && isCalled(forms)) called.add(serverId);
+      if (forms && isNamed(forms)) named.add(serverId);
+    }
+    return { candidates, called, named, integrated };
   }
 
-  /** Moves the servers that the query names to the front, if they are nearly as relevant as the best one. */
-  #withNamedFirst(ranking: readonly FusedServer[], query: string): readonly FusedServer[] {
-    const { catalogue } = this.#parts;
-    const isNamed = namedMatcher(query);
+  /**
+   * Moves the servers that the query names to the front, if they are nearly as relevant as the best one. A registry's server with the
+   * name of another one stays where it is, and takes the place of none.
+   */
+  #withNamedFirst(ranking: readonly FusedServer[], named: ReadonlySet<string>): readonly FusedServer[] {
+    if (named.size === 0) return ranking;
+    const isForeign = (serverId: string) => isFromRegistry(this.#parts.catalogue.get(serverId));
+    const nameOf = (serverId: string) => this.#nameFormsOf(serverId)?.lower;
+    const own = new Set([...named].filter(id => !isForeign(id)).map(nameOf));
     const enough = (ranking[0]?.finalScore ?? 0) * NAMED_SHARE;
+    const enoughForOwn = (ranking.find(one => !isForeign(one.serverId))?.finalScore ?? 0) * NAMED_SHARE;
     const leading = new Set(
       ranking
-        .filter(
-          ({ serverId, finalScore }) => finalScore >= enough && isNamed(catalogue.get(serverId)?.name ?? ''),
-        )
+        .filter(({ serverId, finalScore }) => {
+          if (!named.has(serverId)) return false;
+          return isForeign(serverId)
+            ? finalScore >= enough && !own.has(nameOf(serverId))
+            : finalScore >= enoughForOwn;
+        })
         .map(({ serverId }) => serverId),
     );
     return pinFirst(ranking, id => leading.has(id));
   }
 
-  #namesAny(query: string, candidates: readonly Candidate[], integrated: Named['integrated']): boolean {
+  /** Returns the candidates that work, except for those that only a registry knows. */
+  #rivalsAmong(candidates: readonly Candidate[]): readonly ServerHead[] {
     const { catalogue } = this.#parts;
-    const names = new Set(candidates.map(({ serverId }) => catalogue.get(serverId)?.name ?? ''));
-    return integrated.serverIds.size > 0 || [...names].some(namedMatcher(query));
+    return candidates.flatMap(({ serverId }) => {
+      const server = catalogue.get(serverId);
+      return server && !isFromRegistry(server) && !this.#isDead(serverId) ? [server] : [];
+    });
   }
 
-  #aliveAmong(candidates: readonly Candidate[]): readonly ServerHead[] {
-    const { catalogue } = this.#parts;
-    return candidates.flatMap(({ serverId }) =>
-      this.#isDead(serverId) ? [] : (catalogue.get(serverId) ?? []),
-    );
-  }
-
-  #spellingsOf(serverId: string): ReturnType<typeof spellingsOf> {
+  #nameFormsOf(serverId: string): NameForms | undefined {
     const name = this.#parts.catalogue.get(serverId)?.name;
-    if (name === undefined) return [];
-    const known = this.#spellings.get(name) ?? spellingsOf(name);
-    this.#spellings.set(name, known);
-    return known;
+    if (name === undefined) return undefined;
+    const forms = this.#nameForms.get(name) ?? formsOf(name);
+    this.#nameForms.set(name, forms);
+    return forms;
   }
 
   #isDead(serverId: string): boolean {
@@ -308,8 +329,8 @@ export class Ranker {
   }
 }
 
-/** The number of names whose terms are kept, because queries share many candidates. */
-const MAX_SPELLINGS = 5_000;
+/** The number of names whose forms are kept, because queries share many candidates. */
+const MAX_NAME_FORMS = 5_000;
 
 /** The factor for deprecated servers, which ranks nearly equal replacements first. */
 const DEPRECATED_SHARE = 0.8;
@@ -318,12 +339,13 @@ const DEPRECATED_SHARE = 0.8;
  * caller learns that the only matching server is down.
  */
 const DEAD_SHARE = 0.5;
+/** The factor for servers that the query excludes. */
+const EXCLUDED_SHARE = 0.5;
 
 /** The share of the best score that a server needs to lead because the query names it. */
 const NAMED_SHARE = 0.8;
 
 const NO_TOOLS = { semantic: [], keyword: [] };
-const NO_ORDER = { toolOrder: [], toolRelevance: [] };
 
 /** Without vectors all cosines are 0, which the table would turn into a probability. */
 const tableFor = (vectors: Findings['vectors'], tuning: ReturnType<typeof tuningOf>): Ranked['table'] =>
@@ -336,18 +358,13 @@ const correctedBy = (tuning: ReturnType<typeof tuningOf>, candidate: Candidate):
   semantic: correctForTextCount(candidate.semantic, candidate.texts, tuning?.spread ?? 0),
 });
 
-/** Limits the tools, rounds the score, and turns the cosine into a probability. */
-function shown(
+/** Orders the tools, rounds the score, and turns the cosine into a probability. */
+const shown = (
   { rankTools, ...server }: FusedServer,
-  maxTools: number | undefined,
   table: readonly CalibrationPoint[] | undefined,
-): RankedServer {
-  const { toolOrder, toolRelevance } = maxTools === 0 ? NO_ORDER : rankTools();
-  return {
-    ...server,
-    semantic: calibrate(server.semantic, table),
-    finalScore: roundScore(server.finalScore),
-    toolOrder: toolOrder.slice(0, maxTools),
-    toolRelevance: toolRelevance.slice(0, maxTools),
-  };
-}
+): RankedServer => ({
+  ...server,
+  ...rankTools(),
+  semantic: calibrate(server.semantic, table),
+  finalScore: roundScore(server.finalScore),
+});

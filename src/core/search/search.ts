@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { SwitchboardError } from '../../errors.ts';
+import { cleanText } from '../../platform/sanitize.ts';
 import { raceAbort, raceDeadline, type Clock, type Cancellation } from '../../platform/time.ts';
 import type { Database } from '../../platform/database/database.ts';
 import { newId } from '../../platform/ids.ts';
@@ -139,9 +140,9 @@ export function createSearch(parts: SearchParts): Search {
   async function search(caller: Caller, input: SearchInput): Promise<SearchAnswer> {
     const startedAt = clock.now();
     await untilIndexed();
-    const { query, limit = DEFAULT_LIMIT, maxTools } = input;
+    const { query, limit = DEFAULT_LIMIT } = input;
     const [{ ranking, cacheHit }, access] = await Promise.all([
-      rankings.of(caller, { query: normalized(query), limit, maxTools }),
+      rankings.of(caller, { query: normalized(query), limit }),
       accessFor(caller),
     ]);
     const servers = await present(ranking, input, { nowMs: startedAt, accessOf: access });
@@ -215,7 +216,8 @@ export function createSearch(parts: SearchParts): Search {
   };
 }
 
-const normalized = (query: string): string => query.normalize('NFC').trim();
+/** Clean as the texts of servers are: an invisible character in a name would hide it. */
+const normalized = (query: string): string => cleanText(query.normalize('NFKC')).trim();
 
 /**
  * Returns a function that resolves once `indexed` has resolved. Without it, a search on a partially loaded index would
@@ -263,7 +265,7 @@ interface Flight {
   askers: number;
 }
 
-/** Rankings by question: cached for a minute, computed once for equal questions of a tenant, in fair turns between tenants. */
+/** Rankings by tenant and question: cached for a minute, computed once for equal questions, in fair turns between tenants. */
 class Rankings {
   readonly #ranker: Ranker;
   readonly #slots = new FairSlots(RANKINGS_PER_TENANT, MAX_WAITING, tooManyWait);
@@ -291,13 +293,13 @@ class Rankings {
    * @throws SwitchboardError `unavailable` if too many are waiting; the signal's reason if it aborts
    */
   async of(asker: Asker, question: Question): Promise<{ ranking: Ranking; cacheHit: boolean }> {
-    const { query, limit, maxTools } = question;
+    const { query, limit } = question;
     const { state } = this.#ranker;
-    const key = JSON.stringify([query, limit, maxTools, state]);
+    // Tenants share no ranking: a fast answer would tell one what another has asked, and a full queue would delay the other.
+    const key = JSON.stringify([asker.tenantId, query, limit, state]);
     const known = this.#cache.get(key);
     if (known) return { ranking: known, cacheHit: true };
-    // Tenants do not share a computation: one tenant's full queue must not delay another with the same question.
-    const flight = this.#join(JSON.stringify([asker.tenantId, key]), async signal => {
+    const flight = this.#join(key, async signal => {
       const ranking = await this.inTurn({ ...asker, signal }, () => this.#ranker.rank(question));
       // If the state changed in the meantime (an import, a failing embedder), the ranking is not cached.
       if (this.#ranker.state === state) this.#cache.set(key, ranking);

@@ -79,7 +79,7 @@ async function start(question: Float32Array) {
     },
   });
   const ask = async (query = 'qwx zvy') =>
-    (await ranker.rank({ query, limit: 10, maxTools: 1 })).map(({ serverId }) => serverId);
+    (await ranker.rank({ query, limit: 10 })).map(({ serverId }) => serverId);
   return { ask, ranker, control, [Symbol.asyncDispose]: () => database.close() };
 }
 

@@ -9,24 +9,24 @@ const glossaryOf = (head: string, ...lines: string[]) =>
     known => word => known.includes(word),
   );
 
-describe('Glossary.toEnglish', () => {
+describe('Glossary.translate', () => {
   it('translates word by word, leaves words out, and keeps names as they are', () => {
     const glossary = glossaryOf('de', '\tdas in wie ist', 'weather\twetter', 'tomorrow\tmorgen');
-    expect(glossary.toEnglish('Wie ist das Wetter morgen in Köln?')).toBe('weather tomorrow koln');
+    expect(glossary.translate('Wie ist das Wetter morgen in Köln?')?.english).toBe('weather tomorrow koln');
   });
 
   it('leaves English alone, and texts that are as much English as something else', () => {
     const glossary = glossaryOf('de', '\tdie in', 'mail\tmail e-mail', 'die\twürfel');
-    expect(glossary.toEnglish('Mail')).toBeUndefined();
-    expect(glossary.toEnglish('send my mail')).toBeUndefined();
-    expect(glossary.toEnglish('')).toBeUndefined();
-    expect(glossary.toEnglish('Zürich')).toBeUndefined();
+    expect(glossary.translate('Mail')).toBeUndefined();
+    expect(glossary.translate('send my mail')).toBeUndefined();
+    expect(glossary.translate('')).toBeUndefined();
+    expect(glossary.translate('Zürich')).toBeUndefined();
   });
 
   it('takes a phrase or a name for a word, and a name for no sign of English', () => {
     const glossary = glossaryOf('de', '\tin', 'living room\twohnzimmer', 'Beijing\tpeking', 'mail\tpost');
-    expect(glossary.toEnglish('Post in Peking')).toBe('mail Beijing');
-    expect(glossary.toEnglish('Wohnzimmer in Beijing')).toBe('living room beijing');
+    expect(glossary.translate('Post in Peking')?.english).toBe('mail Beijing');
+    expect(glossary.translate('Wohnzimmer in Beijing')?.english).toBe('living room beijing');
     expect(glossary.isEnglish('mail')).toBe(true);
     expect(glossary.isEnglish('beijing')).toBe(false);
     expect(glossary.words).toEqual(['beijing', 'mail']);
@@ -34,8 +34,8 @@ describe('Glossary.toEnglish', () => {
 
   it('takes a name for a sign of no language', () => {
     const glossary = glossaryOf('nl', '\tvan', 'folder\tmap', 'map\tkaart', 'Zurich\tzurich zürich');
-    expect(glossary.toEnglish('map Zurich')).toBeUndefined();
-    expect(glossary.toEnglish('kaart van Zürich')).toBe('map Zurich');
+    expect(glossary.translate('map Zurich')).toBeUndefined();
+    expect(glossary.translate('kaart van Zürich')?.english).toBe('map Zurich');
   });
 
   it('takes the language with the most words it knows', () => {
@@ -45,21 +45,21 @@ describe('Glossary.toEnglish', () => {
       'invoice\tfactura\tfattura',
       'law\tley\tlegge',
     );
-    expect(glossary.toEnglish('la fattura di Rossi')).toBe('invoice rossi');
-    expect(glossary.toEnglish('la factura')).toBe('invoice');
+    expect(glossary.translate('la fattura di Rossi')?.english).toBe('invoice rossi');
+    expect(glossary.translate('la factura')?.english).toBe('invoice');
   });
 
   it('finds inflected words by their start, within limits', () => {
     const glossary = glossaryOf('pl', '\tmoje', 'invoice\tfaktura');
-    expect(glossary.toEnglish('moje fakturami')).toBe('invoice');
-    expect(glossary.toEnglish('moje fakturowanie')).toBe('fakturowanie');
-    expect(glossary.toEnglish('moje faks')).toBe('faks');
+    expect(glossary.translate('moje fakturami')?.english).toBe('invoice');
+    expect(glossary.translate('moje fakturowanie')?.english).toBe('fakturowanie');
+    expect(glossary.translate('moje faks')?.english).toBe('faks');
   });
 
   it('does not take a name for an inflected word', () => {
     const glossary = glossaryOf('es', '\tun a', 'flight\tvuelo', 'mother\tmadre', 'wood\tmadera');
-    expect(glossary.toEnglish('un vuelo a Madrid')).toBe('flight madrid');
-    expect(glossary.toEnglish('un vuelo a madres')).toBe('flight mother');
+    expect(glossary.translate('un vuelo a Madrid')?.english).toBe('flight madrid');
+    expect(glossary.translate('un vuelo a madres')?.english).toBe('flight mother');
   });
 
   it('splits compounds with and without a joint', () => {
@@ -71,8 +71,8 @@ describe('Glossary.toEnglish', () => {
       'work\tarbeit',
       'place\tplatz',
     );
-    expect(glossary.toEnglish('der Wetterbericht')).toBe('weather report');
-    expect(glossary.toEnglish('den Arbeitsplatz')).toBe('work place');
+    expect(glossary.translate('der Wetterbericht')?.english).toBe('weather report');
+    expect(glossary.translate('den Arbeitsplatz')?.english).toBe('work place');
   });
 
   it('takes the longest known form at each place of a script without spaces', () => {
@@ -83,21 +83,21 @@ describe('Glossary.toEnglish', () => {
       'new\t新\t新',
       'news\t新聞\t新闻',
     );
-    expect(glossary.toEnglish('新聞をメールで送って')).toBe('news mail send');
-    expect(glossary.toEnglish('用Gmail发邮件')).toBe('gmail send mail');
+    expect(glossary.translate('新聞をメールで送って')?.english).toBe('news mail send');
+    expect(glossary.translate('用Gmail发邮件')?.english).toBe('gmail send mail');
   });
 
   it('knows forms of several words, and elided articles', () => {
     const glossary = glossaryOf('fr', '\tl d le', 'spreadsheet\tfeuille_de_calcul', 'hotel\thôtel');
-    expect(glossary.toEnglish("l'hôtel")).toBe('hotel');
-    expect(glossary.toEnglish('le feuille de calcul')).toBe('spreadsheet');
+    expect(glossary.translate("l'hôtel")?.english).toBe('hotel');
+    expect(glossary.translate('le feuille de calcul')?.english).toBe('spreadsheet');
   });
 
   it('reads Arabic with its prefixes and its ways to write a letter', () => {
     const glossary = glossaryOf('ar', '\tإلى', 'email\tبريد', 'team\tفريق', 'invoice\tفاتورة');
-    expect(glossary.toEnglish('والبريد')).toBe('email');
-    expect(glossary.toEnglish('الى للفريق')).toBe('team');
-    expect(glossary.toEnglish('فاتوره')).toBe('invoice');
+    expect(glossary.translate('والبريد')?.english).toBe('email');
+    expect(glossary.translate('الى للفريق')?.english).toBe('team');
+    expect(glossary.translate('فاتوره')?.english).toBe('invoice');
   });
 
   it('gives at most three English words for a form', () => {
@@ -105,7 +105,7 @@ describe('Glossary.toEnglish', () => {
       'de',
       ...['delete', 'remove', 'erase', 'drop'].map(word => `${word}\tlöschen`),
     );
-    expect(glossary.toEnglish('löschen')).toBe('delete remove erase');
+    expect(glossary.translate('löschen')?.english).toBe('delete remove erase');
   });
 
   it.each([

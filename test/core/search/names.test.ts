@@ -1,42 +1,55 @@
 import { describe, expect, it } from 'vitest';
 import {
+  calledMatcher,
+  formsOf,
   Integrations,
   mentionMatcher,
   namedMatcher,
-  nameMatcher,
-  spellingsOf,
-  withoutEmails,
+  wantedAndExcluded,
 } from '../../../src/core/search/names.ts';
 
-describe('withoutEmails', () => {
+describe('wantedAndExcluded', () => {
   it.each([
     ['write to Ann.B+x@Slack.com, please', 'write to  , please'],
     ['把邮件发到ann@lipowa.pl并在Notion里记录', '把邮件发到 并在Notion里记录'],
     ['ask @jira', 'ask @jira'],
     ['in monday.com', 'in monday.com'],
-  ])('makes of "%s" "%s"', (query, rest) => {
-    expect(withoutEmails(query)).toBe(rest);
+    ['to josé@slack.com', 'to  '],
+  ])('removes e-mail addresses: makes of "%s" "%s"', (query, wanted) => {
+    expect(wantedAndExcluded(query)).toEqual({ wanted, excluded: '' });
+  });
+
+  it.each([
+    ['create an issue, but not in Jira', 'create an issue, but  ', 'not in Jira'],
+    ['any payment provider except Stripe', 'any payment provider  ', 'except Stripe'],
+    ['pay someone without using PayPal today', 'pay someone   today', 'without using PayPal'],
+    ['no Slack please, send a text message', '  please, send a text message', 'no Slack'],
+    ['Kein Slack, bitte per E-Mail', ' , bitte per E-Mail', 'Kein Slack'],
+    ['Never use Google Calendar: mail it', ' : mail it', 'Never use Google Calendar'],
+    ['un pago sin Stripe, gracias', 'un pago  , gracias', 'sin Stripe'],
+    ['in Linear rather than Jira', 'in Linear  ', 'rather than Jira'],
+    ['link de pagamento no Mercado Pago', 'link de pagamento no Mercado Pago', ''],
+    ['there is no Slack message in #ops', 'there is no Slack message in #ops', ''],
+    ['notes in Notion', 'notes in Notion', ''],
+  ])('separates what is excluded: makes of "%s" "%s" and "%s"', (query, wanted, excluded) => {
+    expect(wantedAndExcluded(query)).toEqual({ wanted, excluded });
   });
 });
 
-describe('nameMatcher', () => {
+describe('calledMatcher', () => {
   it.each([
-    ['Figma', 'figma', 'alone'],
-    ['Raygun', 'Raygun errors', 'among'],
-    ['Google Maps', 'is there google maps?', 'alone'],
-    ['Asana', 'crear tarea Asana', 'among'],
-    ['GoMarble', 'GoMarble', 'alone'],
-    ['WayStation', 'waystation', 'alone'],
-    ['WayStation', 'use waystation', 'among'],
-    ['DefiLlama (unofficial)', 'defillama', 'alone'],
-    ['Make', 'make it stop raining over my garden party until six', 'not'],
-    ['Google Maps', 'maps', 'not'],
-    ['Jam', 'open this jam jar, the lid wont budge', 'not'],
-    ['The', 'the', 'not'],
-    ['', 'anything', 'not'],
-    ['(beta)', 'anything', 'not'],
-  ])('%s in "%s": %s', (name, query, naming) => {
-    expect(nameMatcher(query)(spellingsOf(name))).toBe(naming);
+    ['Figma', 'figma', true],
+    ['Raygun', 'Raygun errors', false],
+    ['Google Maps', 'is there google maps?', true],
+    ['GoMarble', 'GoMarble', true],
+    ['WayStation', 'waystation', true],
+    ['DefiLlama (unofficial)', 'defillama', true],
+    ['Google Maps', 'maps', false],
+    ['The', 'the', false],
+    ['', 'anything', false],
+    ['(beta)', 'anything', false],
+  ])('%s in "%s": %s', (name, query, isCalled) => {
+    expect(calledMatcher(query)(formsOf(name))).toBe(isCalled);
   });
 });
 
@@ -82,7 +95,7 @@ describe('namedMatcher', () => {
     ['what does incident.io say?', 'incident.io (community)'],
     ['look it up on you.com.', 'You.com'],
   ])('finds in "%s" the name %s', (query, name) => {
-    expect(namedMatcher(query)(name)).toBe(true);
+    expect(namedMatcher(query)(formsOf(name))).toBe(true);
   });
 
   it.each([
@@ -94,10 +107,12 @@ describe('namedMatcher', () => {
     ['two boxes', 'Boxes'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
+    ['what is the weather', 'the'],
+    ['brightpantry.com, is it free?', 'You.com'],
     ['to be or not to be', 'X'],
     ['anything', ''],
   ])('does not find in "%s" the name %s', (query, name) => {
-    expect(namedMatcher(query)(name)).toBe(false);
+    expect(namedMatcher(query)(formsOf(name))).toBe(false);
   });
 });
 

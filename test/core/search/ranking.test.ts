@@ -4,7 +4,6 @@ import { UNUSED } from '../../../src/core/catalogue/usage.ts';
 import { calibrate, correctForTextCount, type CalibrationPoint } from '../../../src/core/search/tuning.ts';
 import {
   boostByUse,
-  demote,
   fuse,
   MAX_USE_EFFECT,
   withBestOfEach,
@@ -190,13 +189,13 @@ describe('pinFirst', () => {
   });
 });
 
-describe('demote', () => {
-  it('keeps every server in descending order and lowers only the named ones', () => {
+describe('reductions', () => {
+  it('keep every server in descending order and lower only some', () => {
     fc.assert(
       fc.property(candidates, fc.nat(20), (found, length) => {
         const ranking = fuse(found, unused);
         const old = new Set(found.map(({ serverId }) => serverId).slice(0, length));
-        const lowered = demote(ranking, id => old.has(id), 0.8);
+        const lowered = fuse(found, unused, { reductionOf: id => (old.has(id) ? 0.8 : 1) });
         const before = new Map(ranking.map(server => [server.serverId, server.finalScore]));
         expect(lowered.map(({ serverId }) => serverId).toSorted()).toEqual([...before.keys()].toSorted());
         let previous = 1;

@@ -18,8 +18,11 @@ import {
 } from '../documents.ts';
 import { QueryVectors, wordsOf, type Embedder, type Passage } from '../embed/embedder.ts';
 import { Spelling } from '../spelling.ts';
+import { Evidence } from './evidence/evidence.ts';
 import type { Asked, Candidate, ToolEvidence } from './search-index.ts';
+import { TermStatistics } from './term-statistics.ts';
 import { VectorCache } from './vector-cache.ts';
+import { quantize } from './vectors.ts';
 
 /** A server to be indexed. Its words are read when its turn comes: those of a whole catalogue would take tens of megabytes. */
 export interface Indexable {
@@ -313,24 +316,29 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
   }
 
   /**
-   * Compares the tools of one server with a query, in a temporary index. It embeds nothing, because listing a server's tools
-   * must not delay other callers. If any tool has no vector yet, all are compared by keyword only: otherwise it would rank
-   * below worse tools with a vector.
+   * Compares the tools of one server with a query. It embeds nothing, because listing a server's tools must not delay other callers. If
+   * any tool has no vector yet, all are compared by keyword only: otherwise it would rank below worse tools with a vector.
    */
   async compareTools(query: string, server: Described): Promise<ToolEvidence> {
     const { whole, parts } = documentsOf(server);
-    const prose = parts.map(part => part.prose);
     const { terms: asked, sentences } = this.#textsOf(query);
     const [queries, vectors] = await Promise.all([
       this.queryVectors.of(sentences),
-      this.cache.keptVectorsOf(prose),
+      this.cache.keptVectorsOf(parts.map(({ prose }) => prose)),
     ]);
-    const index = new IndexedServers(this.context.embedder.dimensions);
-    const terms = parts.map(({ keywords }) => tokenize(keywords));
-    index.put({ id: 'compared', tools: server.tools.length, whole: tokenize(whole), parts: terms, vectors });
-    const cosines = index.cosines(vectors.every(({ scale }) => scale > 0) ? queries : []);
-    const [candidate] = bestOfEach(index.score(asked, cosines), 1);
-    const none = new Float32Array(server.tools.length);
-    return candidate?.tools ?? { semantic: none, keyword: none };
+    const pause = slices();
+    const terms: string[][] = [];
+    for (const { keywords } of parts) {
+      terms.push(tokenize(keywords));
+      await pause();
+    }
+    const { dimensions } = this.context.embedder;
+    const evidence = Evidence.of({ whole: tokenize(whole), parts: terms }, vectors, dimensions);
+    const statistics = new TermStatistics();
+    statistics.add(evidence.words);
+    const semantic = evidence.cosines(evidence.isComplete ? queries.map(quantize) : []);
+    const keyword = evidence.keywords(statistics.weigh(asked)).parts;
+    const end = 1 + server.tools.length;
+    return { semantic: semantic.subarray(1, end), keyword: keyword.subarray(1, end) };
   }
 }
