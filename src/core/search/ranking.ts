@@ -122,10 +122,10 @@ export class Ranker {
     this.#tuning = tuningOf(parts.index.embedderId);
   }
 
-  /** Identifies everything but the question that a ranking depends on: equal states give equal rankings. */
+  /** Identifies what a ranking depends on besides the question and usage, which may be a minute old. */
   get state(): string {
     const { index, health } = this.#parts;
-    return JSON.stringify([index.id, index.epoch, index.degraded ?? '', health.epoch]);
+    return JSON.stringify([index.id, index.epoch, index.vectorChanges, index.degraded ?? '', health.epoch]);
   }
 
   /**

@@ -278,6 +278,10 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
   /** Returns the number of tools, examples and servers' own texts that have a term. */
   protected abstract frequencyOf(term: string): number;
 
+  get vectorChanges(): number {
+    return this.queryVectors.changes;
+  }
+
   get embedderId(): string {
     return this.context.embedder.id;
   }

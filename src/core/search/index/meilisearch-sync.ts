@@ -332,7 +332,8 @@ export class MeilisearchSync {
         await this.#work.run(() => this.#catchUp());
         this.#isCurrent = true;
         this.#breaker.succeeded(call, performance.now());
-        this.#outage.succeeded();
+        // A search may have failed meanwhile.
+        if (!this.#breaker.isOpen) this.#outage.succeeded();
       } catch (error) {
         this.#breaker.failed(call, performance.now(), '');
         this.#failed(error);

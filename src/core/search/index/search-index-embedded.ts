@@ -47,7 +47,7 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
   }
 
   get epoch(): number {
-    return this.#servers.epoch + this.queryVectors.changes;
+    return this.#servers.epoch;
   }
 
   get size(): number {

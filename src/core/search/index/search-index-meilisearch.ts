@@ -112,7 +112,7 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
   }
 
   get epoch(): number {
-    return this.#known.epoch + this.queryVectors.changes;
+    return this.#known.epoch;
   }
 
   get size(): number {

@@ -50,8 +50,10 @@ export interface SearchIndex {
   readonly id: string;
   /** Identifies the model of its vectors. */
   readonly embedderId: string;
-  /** Incremented by every change that a query could see. */
+  /** Incremented by every change of its servers that a query could see. */
   readonly epoch: number;
+  /** Incremented whenever queries lose or regain their vectors. */
+  readonly vectorChanges: number;
   /** The number of active servers in the index. */
   readonly size: number;
   /** The current problem, in a few words; undefined if there is none. */
@@ -59,7 +61,7 @@ export interface SearchIndex {
   /**
    * Prepares a change, including its vectors; after a rejection the index is unchanged. The resulting step applies the
    * change: atomically if it concerns the whole catalogue or affects every server, otherwise server by server.
-   * @param signal aborts the preparation, with its reason; if it aborts later, the change is not applied
+   * @param signal aborts the preparation, with its reason; after that, the step must not be called
    */
   prepare(
     change: CatalogueChange,

@@ -223,7 +223,7 @@ interface PruningParts {
   readonly db: Database;
   /** The current embedder: vectors of others are unused. */
   readonly index: Pick<SearchIndex, 'embedderId' | 'neededDocuments'>;
-  readonly catalogue: { servers(): AsyncIterable<Server> };
+  readonly catalogue: { servers(): AsyncIterable<Server>; readonly isWriting?: boolean };
   readonly spareRows?: number;
   /** Aborts the work between two pages. */
   readonly signal?: AbortSignal;
@@ -233,6 +233,8 @@ interface PruningParts {
 export async function pruneVectors(parts: PruningParts): Promise<number> {
   const { db, spareRows = SPARE_ROWS, signal } = parts;
   const { embedderId } = parts.index;
+  // An import has stored vectors of servers that are not in the catalogue yet.
+  if (parts.catalogue.isWriting === true || (await db.$count(table)) <= spareRows) return 0;
   const needed = await neededHashes(parts.catalogue.servers());
   let spare = spareRows;
   let deleted = 0;

@@ -113,11 +113,14 @@ export class VectorFile {
   readonly #header: Header;
   /** The hashes of all texts, one after another. */
   readonly #hashes: Buffer;
+  /** SHA-256 of the file, which is also its end. */
+  readonly #digest: Buffer;
 
-  private constructor(path: string, header: Header, hashes: Buffer) {
+  private constructor(path: string, header: Header, contents: { hashes: Buffer; digest: Buffer }) {
     this.#path = path;
     this.#header = header;
-    this.#hashes = hashes;
+    this.#hashes = contents.hashes;
+    this.#digest = contents.digest;
   }
 
   /** @throws Error if the file cannot be read, or is not a complete, undamaged one of this version */
@@ -134,9 +137,9 @@ export class VectorFile {
       for (let entry = 0; entry < entries; entry++)
         bytes.copy(hashes, (at + entry) * HASH_BYTES, entry * entryBytes, entry * entryBytes + HASH_BYTES);
     }
-    if (!hash.digest().equals(await readAt(file, end, HASH_BYTES)))
-      throw new Error('the vector file is damaged');
-    return new VectorFile(path, header, hashes);
+    const digest = hash.digest();
+    if (!digest.equals(await readAt(file, end, HASH_BYTES))) throw new Error('the vector file is damaged');
+    return new VectorFile(path, header, { hashes, digest });
   }
 
   get embedderId(): string {
@@ -153,14 +156,16 @@ export class VectorFile {
   }
 
   /**
-   * Opens the file to look vectors up, until it is disposed of. Of a file that is gone or has other texts by now, nothing is found.
+   * Opens the file to look vectors up, until it is disposed of. In one that is gone or is another by now, nothing is found.
    * Reading blocks for some microseconds, because the system has the file in memory since it was checked.
    */
   open(): VectorReader {
     const { start, entryBytes } = this.#header;
     let file: number | undefined;
+    let isSameFile = false;
     try {
       file = openSync(this.#path, 'r');
+      isSameFile = this.#endsAsBefore(file);
     } catch {
       // The texts are embedded instead.
     }
@@ -168,7 +173,7 @@ export class VectorFile {
     return {
       find: hash => {
         const at = this.#positionOf(hash);
-        if (at === undefined || file === undefined) return undefined;
+        if (at === undefined || file === undefined || !isSameFile) return undefined;
         const length = readSync(file, entry, 0, entryBytes, start + at * entryBytes);
         const isSame = length === entryBytes && entry.subarray(0, HASH_BYTES).equals(hash);
         return isSame ? decodeVector(entry.subarray(HASH_BYTES)) : undefined;
@@ -177,6 +182,11 @@ export class VectorFile {
         if (file !== undefined) closeSync(file);
       },
     };
+  }
+
+  #endsAsBefore(file: number): boolean {
+    const end = Buffer.alloc(HASH_BYTES);
+    return readSync(file, end, 0, HASH_BYTES, this.#header.end) === HASH_BYTES && end.equals(this.#digest);
   }
 
   #positionOf(hash: Buffer): number | undefined {

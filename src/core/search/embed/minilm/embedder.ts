@@ -1,11 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
 import { SwitchboardError } from '../../../../errors.ts';
 import type { Embedder, EmbeddingPurpose, Passage } from '../embedder.ts';
 import { instantiateKernel, kernelMemory, kernelModule } from './kernel.ts';
 import { DIMENSIONS, MODEL_BYTES, packModel, SCRATCH_BYTES } from './model.ts';
 import { TOKENIZATION, Tokenizer } from './tokenizer.ts';
-import { readModel, WEIGHTS_SHA256 } from './weights.ts';
+import { readModel, REMEDY, WEIGHTS_SHA256, WeightsUnavailable } from './weights.ts';
 import { EmbedQueue, WorkerPool } from './worker-pool.ts';
 import type { WorkerInput } from './worker.ts';
 import { decodeVector, encodedLength, encodeVector, quantize } from '../../index/vectors.ts';
@@ -27,17 +28,28 @@ interface MiniLmOptions {
   readonly modelFile?: URL;
 }
 
+async function readAdapter(): Promise<QueryAdapter> {
+  try {
+    return QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new WeightsUnavailable(`${fileURLToPath(ADAPTER)} cannot be read (${reason}): ${REMEDY}`, {
+      cause: error,
+    });
+  }
+}
+
 /**
  * Creates an embedder that runs a fine-tuned all-MiniLM-L6-v2 (`bench/model/`) on worker threads: 384 dimensions, at most 256 tokens per text. A text's
  * vector does not depend on the other texts in its batch. Queries overtake texts for the index.
  * @returns an embedder with warm workers
- * @throws WeightsUnavailable if the model's file is missing or differs from the pinned one
+ * @throws WeightsUnavailable if a file of the model is missing or damaged
  */
 export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise<Embedder> {
   const threads = options.threads ?? Math.min(availableParallelism(), MAX_DEFAULT_THREADS);
   if (!Number.isInteger(threads) || threads < 1) throw new RangeError('threads must be a positive integer');
   const { tensors, vocabulary } = await readModel(options.modelFile);
-
+  const adapter = await readAdapter();
   const module = kernelModule();
   const memory = kernelMemory(MODEL_BYTES + threads * SCRATCH_BYTES);
   const layout = packModel(tensors, memory, instantiateKernel(module, memory));
@@ -46,8 +58,6 @@ export async function createMiniLmEmbedder(options: MiniLmOptions = {}): Promise
   });
   const queue = new EmbedQueue(new Tokenizer(vocabulary), threads);
   const pool: WorkerPool = new WorkerPool(new URL('worker.ts', import.meta.url), inputs, queue);
-
-  const adapter = QueryAdapter.decode(await readFile(ADAPTER), DIMENSIONS);
 
   const embed = async (passages: readonly Passage[], purpose: EmbeddingPurpose): Promise<Float32Array[]> => {
     if (pool.stopped) throw pool.stopped;

@@ -47,7 +47,7 @@ export async function readModel(file: URL = FILE): Promise<Model> {
   return readSafetensors(await promisify(gunzip)(compressed));
 }
 
-const REMEDY = 'install Switchboard again.';
+export const REMEDY = 'install Switchboard again.';
 
 const Header = z.object({ __metadata__: z.object({ vocabulary: z.string() }) }).catchall(
   z.object({
