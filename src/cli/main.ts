@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { readConfig } from '../config/index.ts';
+import { nearest } from '../platform/closest-names.ts';
 import { packageVersion } from '../platform/package-version.ts';
 import { connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
@@ -68,9 +69,12 @@ async function serveWithout(
 
 function unknownCommand(first: string, second: string): UsageError {
   const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
+  // What follows a command of one word is its arguments.
+  const given = subcommands.length > 0 ? `${first} ${second}`.trim() : first;
+  const [meant] = nearest(given, ['serve', ...Object.keys(commands)], 1);
   const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;
-  const given = JSON.stringify(`${first} ${second}`.trim());
-  return new UsageError(`unknown command ${given}.${known} See switchboard --help`);
+  const hint = known === '' && meant !== undefined ? ` Did you mean ${meant}?` : known;
+  return new UsageError(`unknown command ${JSON.stringify(given)}.${hint} See switchboard --help`);
 }
 
 interface Surroundings {

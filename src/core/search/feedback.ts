@@ -209,8 +209,8 @@ const changeOf = (earlier: SearchOutcome | undefined, now: SearchOutcome): Verdi
   unhelpful: Number(now === 'not_helpful') - Number(earlier === 'not_helpful'),
 });
 
-/** The tenant is part of the key: until a claim is verified, it must not replace another tenant's. */
 const isShort = (tool: string): boolean => Buffer.byteLength(tool) <= MAX_TOOL_BYTES;
 
+/** The tenant is part of the key: until a claim is verified, it must not replace another tenant's. */
 const keyOf = ({ queryLogId, tenantId, serverId, source, tool }: Omit<Outcome, 'outcome'>): string =>
   JSON.stringify([queryLogId, tenantId, serverId, source, tool]);

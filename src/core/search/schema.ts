@@ -41,7 +41,7 @@ export const searchDocuments = pgTable(
     isComplete: boolean('is_complete').notNull(),
     /** The hashes of the different terms. */
     terms: integer().array().notNull(),
-    /** A row that has been used since then is younger. */
+    /** When a change of the catalogue last needed it, or up to twelve hours before. */
     createdAt: createdAt(),
   },
   table => [index('search_documents_terms').using('gin', table.terms)],

@@ -40,7 +40,6 @@ export class WriteBehind<Row> {
   readonly #writing = new SerialQueue();
   readonly #warnings: ThrottledLog;
   #isFlushQueued = false;
-  /** The time at which the queue was last empty. */
   #dropped = 0;
   #purgedAtMs = -Infinity;
   #purging: Promise<unknown> = Promise.resolve();

@@ -141,7 +141,9 @@ describe('search', () => {
   it('puts a server that the query excludes behind others', async () => {
     const { ask, catalogue } = await start();
     const texts = 'Creates an issue in a project.';
-    const both = ['Quixo', 'Zubo'].map(name => Object.assign(entry(name, texts, { create: texts }), { name }));
+    const both = ['Quixo', 'Zubo'].map(name =>
+      Object.assign(entry(name, texts, { create: texts }), { name }),
+    );
     await catalogue.put(both, { origin: 'operator' });
     expect(ids(await ask('create an issue in Quixo'))[0]).toBe('Quixo');
     expect(ids(await ask('create an issue, but not in Quixo'))[0]).toBe('Zubo');

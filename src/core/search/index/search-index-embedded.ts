@@ -18,17 +18,17 @@ import type { QuantizedVector } from './vectors.ts';
 import type { Asked, Findings, SearchIndex } from './search-index.ts';
 import type { VectorCache } from './vector-cache.ts';
 
-/** Servers and tools together, for which the process takes about 1.5 GB (`npm run bench:scale`). */
+/** Servers, tools and examples together, for which the process takes about 1.5 GB (`npm run bench:scale`). */
 const MAX_TEXTS = 400_000;
 
 interface EmbeddedIndexContext extends IndexContext {
-  /** The maximum number of servers and tools together. */
+  /** The maximum number of servers, tools and examples together. */
   readonly maxTexts?: number;
 }
 
 /**
- * Creates the embedded index: BM25 and a scan over all vectors, in this process. Scanning the catalogue's 35,000 tools takes
- * a few milliseconds.
+ * Creates the embedded index: BM25 and a scan over all vectors, in this process. Scanning the 40,000 texts of the
+ * shipped catalogue takes a few milliseconds.
  */
 export async function createEmbeddedIndex(context: EmbeddedIndexContext): Promise<SearchIndex> {
   return new EmbeddedIndex(context, await openCache(context));
@@ -93,7 +93,7 @@ class EmbeddedIndex extends IndexWithEmbedder<EmbeddedIndexContext> implements S
     if (texts <= maxTexts) return;
     throw new SwitchboardError(
       'invalid_request',
-      `With the embedded search index, a catalogue may have at most ${maxTexts} servers and tools together. This one would have ${texts}. Set MEILISEARCH_URL (docs/operations/meilisearch.md), or use fewer servers.`,
+      `With the embedded search index, a catalogue may have at most ${maxTexts} servers, tools and examples together. This one would have ${texts}. Set MEILISEARCH_URL (docs/operations/meilisearch.md), or use fewer servers.`,
     );
   }
 
