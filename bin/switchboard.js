@@ -1,6 +1,4 @@
 #!/usr/bin/env node
-import { enableCompileCache } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 
 // Plain JavaScript, so that a Node too old for the TypeScript sources can still say so in one line.
@@ -13,8 +11,6 @@ if (major < 24) {
 } else {
   // V8 gives no memory back while the process is busy, so the heap may grow only 30 % beyond what is in use.
   setFlagsFromString('--heap-growing-percent=30');
-  // Halves the time of later starts: Node keeps the sources without their types, compiled. Where it may not write, it keeps nothing.
-  enableCompileCache(fileURLToPath(new URL('../node_modules/.cache/switchboard/compiled', import.meta.url)));
   await import('./resolve-drizzle.js');
   await import('../src/main.ts');
 }

@@ -11,6 +11,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** The real program as a user runs it. This file and its users import nothing from src. */
 const PROGRAM = path.resolve('bin/switchboard.js');
 
+/** Halves the processor time of a start: Node keeps the sources without their types. */
+const COMPILE_CACHE = path.resolve('node_modules/.cache/switchboard/compiled');
+
 /** As the tests themselves run (vitest.config.ts): WebAssembly is not optimised. Benchmarks do not have it. */
 const NODE_OPTIONS = process.execArgv.filter(option => option === '--liftoff-only');
 
@@ -39,7 +42,7 @@ const environment = (env: Environment) => {
         name,
       ),
   );
-  return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', ...env };
+  return { ...Object.fromEntries(inherited), LOG_LEVEL: 'warn', NODE_COMPILE_CACHE: COMPILE_CACHE, ...env };
 };
 
 /** Removed when disposed, also if a program that has just been killed still writes its last file there. */
