@@ -33,8 +33,8 @@ import type { OpenDatabase } from './platform/database/database.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog, type Log } from './platform/telemetry/log.ts';
 import type { WorkerSeat } from './platform/workers/seat.ts';
-import { controlSocketOf } from './platform/data-folder.ts';
-import { packageVersion } from './platform/package-version.ts';
+import { controlSocketOf } from './platform/database/data-folder.ts';
+import { packageVersion } from './config/package-version.ts';
 import { Metrics } from './core/metrics.ts';
 import { explainKeys, makeDataDir, openConfigured, warnOfConnections, warnOfSettings } from './stores.ts';
 

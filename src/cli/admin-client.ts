@@ -1,6 +1,6 @@
 import { Client, errors } from 'undici';
 import type { Config } from '../config/index.ts';
-import { controlSocketOf, hasDatabase } from '../platform/data-folder.ts';
+import { controlSocketOf, hasDatabase } from '../platform/database/data-folder.ts';
 import { SocketInUse, isAnswered } from '../platform/server-lifecycle.ts';
 import { jsonLine, type Io, type Progress, type ProgressDisplay } from './terminal.ts';
 

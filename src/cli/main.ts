@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { readConfig } from '../config/index.ts';
 import { nearest } from '../platform/closest-names.ts';
-import { packageVersion } from '../platform/package-version.ts';
+import { packageVersion } from '../config/package-version.ts';
 import { connectAdmin } from './admin-client.ts';
 import { UsageError, type Command, type DatabaseCommand, type Invocation } from './command.ts';
 import { commands } from './commands.ts';
@@ -71,10 +71,27 @@ function unknownCommand(first: string, second: string): UsageError {
   const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
   // What follows a command of one word is its arguments.
   const given = subcommands.length > 0 ? `${first} ${second}`.trim() : first;
-  const [meant] = nearest(given, ['serve', ...Object.keys(commands)], 1);
+  const meant = meantBy(first, second);
   const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;
   const hint = known === '' && meant !== undefined ? ` Did you mean ${meant}?` : known;
   return new UsageError(`unknown command ${JSON.stringify(given)}.${hint} See switchboard --help`);
+}
+
+/** Returns the command that a misspelled one may mean. */
+function meantBy(first: string, second: string): string | undefined {
+  const names = ['serve', ...Object.keys(commands)];
+  const alike = names.filter(name => nearest(first, [name.split(' ')[0] ?? ''], 1).length > 0);
+  const [pair] = nearest(
+    `${first} ${second}`,
+    alike.filter(name => name.includes(' ')),
+    1,
+  );
+  const [single] = nearest(
+    first,
+    alike.filter(name => !name.includes(' ')),
+    1,
+  );
+  return single ?? pair;
 }
 
 interface Surroundings {

@@ -9,7 +9,7 @@ import {
   requireKeys,
   WrongKeys,
 } from '../core/identity/vault/open.ts';
-import { controlSocketOf, hasDatabase } from '../platform/data-folder.ts';
+import { controlSocketOf, hasDatabase } from '../platform/database/data-folder.ts';
 import { openDatabase, restoreDatabase, rows, type Database } from '../platform/database/database.ts';
 import { readDump } from '../platform/database/dump.ts';
 import { migrationState, type Migrated } from '../platform/database/migrations.ts';

@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { connectAdmin, linesOf } from '../../src/cli/admin-client.ts';
 import { readConfig } from '../../src/config/index.ts';
-import { controlSocketOf } from '../../src/platform/data-folder.ts';
+import { controlSocketOf } from '../../src/platform/database/data-folder.ts';
 import { temporaryFolder } from '../support/program.ts';
 
 async function read(...chunks: (string | Buffer)[]) {

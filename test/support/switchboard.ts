@@ -9,7 +9,7 @@ import { createNgramEmbedder } from '../../src/core/search/embed/ngrams.ts';
 import type { Clock } from '../../src/platform/time.ts';
 import { openTestDatabase } from './database.ts';
 import { createLog } from '../../src/platform/telemetry/log.ts';
-import { controlSocketOf } from '../../src/platform/data-folder.ts';
+import { controlSocketOf } from '../../src/platform/database/data-folder.ts';
 import { startSwitchboard, type StartOptions } from '../../src/app.ts';
 import { checkDocumented } from './documented.ts';
 import { connectAdminSocket, type AdminSocket } from './admin-socket.ts';

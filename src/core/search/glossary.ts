@@ -104,8 +104,17 @@ export class Glossary {
     return { english: [...new Set(english)].join(' '), own: withoutFillers(text, language) };
   }
 
+  /** Returns whether a text has words in another script only as names: "a flight to 東京 and a hotel". Capitalized ones may be names, too. */
+  #isMostlyEnglish(text: string): boolean {
+    const words = wordsOf(text.replaceAll(ADDRESS, ' '));
+    const english = words.filter(word => /^[a-z]/.test(word) && this.isEnglish(word));
+    return english.length > foreignWords(words) * ENGLISH_SHARE;
+  }
+
   #detect(text: string): string | undefined {
-    const candidates = isMostlyLatin(text) ? undefined : BY_SCRIPT.find(([script]) => script.test(text))?.[1];
+    const candidates = this.#isMostlyEnglish(text)
+      ? undefined
+      : BY_SCRIPT.find(([script]) => script.test(text))?.[1];
     if (candidates?.length === 1) return candidates[0];
     let best: string | undefined;
     const signsOf = (folded: string) => wordsOf(folded).filter(word => !this.#inNames.has(word));
@@ -124,19 +133,16 @@ export class Glossary {
 
 /** In scripts without spaces, about so many characters are a word. */
 const CHARACTERS_OF_A_WORD = 2;
-/** Words of Latin letters among others are often names. */
-const LATIN_SHARE = 3;
+/** So many English words for each word in another script make a request English. */
+const ENGLISH_SHARE = 3;
+const ADDRESS = /\S+:\/\/\S+/g;
 
-/** Returns whether a text has other scripts only for a few names: "a flight to 東京 and a hotel". */
-function isMostlyLatin(text: string): boolean {
-  const words = wordsOf(text);
-  const latin = words.filter(word => /^\p{Script=Latin}/u.test(word)).length;
-  const others = words.filter(word => /^(?!\p{Script=Latin})\p{L}/u.test(word));
-  const count = others
+/** Counts the words in other scripts than the Latin one. */
+const foreignWords = (words: readonly string[]): number =>
+  words
+    .filter(word => /^(?!\p{Script=Latin})\p{L}/u.test(word))
     .map(word => (UNSPACED.test(word) ? word.length / CHARACTERS_OF_A_WORD : 1))
     .reduce((sum, one) => sum + one, 0);
-  return count * LATIN_SHARE < latin;
-}
 
 /** Returns whether an English word of the table is no name. */
 const isCommon = (word: string): boolean => word === word.toLowerCase();

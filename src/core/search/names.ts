@@ -8,27 +8,33 @@ const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana
 const IN_EMAIL = String.raw`[[\p{L}\p{N}\p{M}_.+\-]--${UNSPACED}]`;
 const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 
-/** In English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. */
+/** A capitalized name, or several of which none is wanted. */
+const NAMES = String.raw`\p{Lu}[^\s,;:!?]*(?:\s+(?:(?:or|nor|oder|ou|of|lub)\s+)?\p{Lu}[^\s,;:!?]*)*`;
+/**
+ * What excludes a name, in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. It must be said of the task:
+ * "contacts that are not in HubSpot", "I can't work without Slack" and "not only Jira" exclude nothing.
+ */
 const EXCLUDES = [
-  "not|never|don['’]t|without|except|excluding|avoid|other than|rather than|instead of|nicht|ohne|außer|statt|sans|sauf",
-  'sin|excepto|senza|tranne|sem|exceto|zonder|behalve|bez|oprócz|utan|utom',
+  String.raw`(?:[Bb]ut|,)\s+not(?:\s+(?:in|on|via|with|using|by|through|from|the))*`,
+  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ww]ithout\s+using|[Aa]void\s+using)(?:\s+(?:for|in|on|via|with|using|by|through|from|the))*`,
+  String.raw`(?<=(?:^|[.,;:!?]|\b(?:and|but|please))\s*)(?:[Nn]ever|[Dd]on['’]t|[Dd]o\s+not)\s+use(?:\s+the)?`,
+  String.raw`(?:[Aa]ber|,)\s+nicht(?:\s+(?:in|mit|über|per|auf|von|via))*`,
+  String.raw`(?:[Mm]ais|,)\s+pas(?:\s+(?:dans|avec|sur|par|via))*`,
+  String.raw`[Pp]ero\s+no(?:\s+(?:en|con|por))*`,
+  String.raw`[Mm]a\s+non(?:\s+(?:in|con|su))*`,
+  String.raw`[Mm]as\s+não(?:\s+(?:no|na|em|com|pelo|pela))*`,
+  String.raw`[Mm]aar\s+niet(?:\s+(?:in|met|via|op))*`,
+  String.raw`[Aa]le\s+nie(?:\s+(?:w|z|na|przez))*`,
+  String.raw`[Mm]en\s+inte(?:\s+(?:i|med|via|på))*`,
+  '[Aa]ußer|[Ss]tatt|[Ss]auf|[Ee]xcepto|[Ee]xceto|[Tt]ranne|[Bb]ehalve|[Oo]prócz|[Uu]tom',
 ].join('|');
-/** Words between one that excludes and what it excludes. */
-const BETWEEN =
-  'for|in|on|via|with|using|use|by|through|from|over|the|any|mit|über|per|auf|von|avec|par|con|por|en|com|przez|z|w|met|med';
-/** A word, and further ones of a name. */
-const EXCLUDED = String.raw`[^\s,;:!?]+(?:\s+\p{Lu}[^\s,;:!?]*)*`;
-const inAnyCase = (words: string) =>
-  words.replaceAll(/(?<=^|\|)\p{Ll}/gu, first => `[${first}${first.toUpperCase()}]`);
-/** "No" alone is "in the" in Portuguese, and "keine" is often only a remark. */
-const NO = String.raw`[Nn]o\s+${EXCLUDED}(?=,?\s+please)|[Kk]eine?n?\s+${EXCLUDED}(?=,?\s+bitte)`;
 const EXCLUSION = new RegExp(
-  String.raw`(?<![\p{L}\p{N}])(?:(?:${inAnyCase(EXCLUDES)})(?:\s+(?:${BETWEEN}))*\s+${EXCLUDED}|${NO})`,
+  String.raw`(?:(?<![\p{L}\p{N}])|(?=,))(?:(?:${EXCLUDES})\s+${NAMES}|[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte))`,
   'gu',
 );
 
 /**
- * Splits a query into what may name a server that is wanted, and what it excludes ("without PayPal", "not in Jira", "no Slack, please").
+ * Splits a query into what may name a server that is wanted, and what it excludes ("without using PayPal", "but not in Jira", "no Slack, please").
  * E-mail addresses are in neither: they name people and not the services that carry their mail.
  */
 export function wantedAndExcluded(query: string): { readonly wanted: string; readonly excluded: string } {

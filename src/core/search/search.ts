@@ -217,7 +217,11 @@ export function createSearch(parts: SearchParts): Search {
 }
 
 /** Clean as the texts of servers are: an invisible character in a name would hide it. */
-const normalized = (query: string): string => cleanText(query.normalize('NFKC')).trim();
+const normalized = (query: string): string =>
+  cleanText(query.replaceAll(MARKS, ' ').normalize('NFKC')).trim();
+
+/** NFKC would make letters of them, and "JiraTM" of a name. */
+const MARKS = /[™℠®©№]/g;
 
 /**
  * Returns a function that resolves once `indexed` has resolved. Without it, a search on a partially loaded index would

@@ -9,7 +9,7 @@ import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
-import { databaseFolderOf } from '../data-folder.ts';
+import { databaseFolderOf } from './data-folder.ts';
 import { asideOf } from './temp-path.ts';
 import { dumpOf, restoreInto } from './dump.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';

@@ -20,19 +20,37 @@ describe('wantedAndExcluded', () => {
   });
 
   it.each([
-    ['create an issue, but not in Jira', 'create an issue, but  ', 'not in Jira'],
+    ['create an issue, but not in Jira', 'create an issue,  ', 'but not in Jira'],
+    ['create an issue, not in Jira or Linear', 'create an issue ', ', not in Jira or Linear'],
     ['any payment provider except Stripe', 'any payment provider  ', 'except Stripe'],
     ['pay someone without using PayPal today', 'pay someone   today', 'without using PayPal'],
     ['no Slack please, send a text message', '  please, send a text message', 'no Slack'],
     ['Kein Slack, bitte per E-Mail', ' , bitte per E-Mail', 'Kein Slack'],
     ['Never use Google Calendar: mail it', ' : mail it', 'Never use Google Calendar'],
-    ['un pago sin Stripe, gracias', 'un pago  , gracias', 'sin Stripe'],
+    ['crear una tarea, pero no en Jira', 'crear una tarea,  ', 'pero no en Jira'],
     ['in Linear rather than Jira', 'in Linear  ', 'rather than Jira'],
-    ['link de pagamento no Mercado Pago', 'link de pagamento no Mercado Pago', ''],
-    ['there is no Slack message in #ops', 'there is no Slack message in #ops', ''],
-    ['notes in Notion', 'notes in Notion', ''],
   ])('separates what is excluded: makes of "%s" "%s" and "%s"', (query, wanted, excluded) => {
     expect(wantedAndExcluded(query)).toEqual({ wanted, excluded });
+  });
+
+  it.each([
+    'link de pagamento no Mercado Pago',
+    'there is no Slack message in #ops',
+    'notes in Notion',
+    'not only Jira but also Linear',
+    'nicht nur Jira, sondern auch Linear',
+    'list Gmail and Slack messages, not only GitHub',
+    'contacts that are not in HubSpot',
+    'customers who do not use Stripe',
+    "don't let GitHub close my issue",
+    "I can't work without Slack, send a message",
+    'sin embargo Slack no manda el mensaje',
+    'never use anything other than Slack',
+    'whether or not GitHub has the release',
+    'avoid Stripe fees',
+    'instead of opening Jira myself',
+  ])('finds nothing excluded in "%s"', query => {
+    expect(wantedAndExcluded(query)).toEqual({ wanted: query, excluded: '' });
   });
 });
 
