@@ -11,7 +11,7 @@ const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 /** A capitalized name, or several of which none is wanted. */
 const NAMES = String.raw`\p{Lu}[^\s,;:!?]*(?:\s+(?:(?:or|nor|oder|ou|of|lub)\s+)?\p{Lu}[^\s,;:!?]*)*`;
 /**
- * What excludes a name, in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. It must be said of the task:
+ * Phrases that exclude a name, in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. They are said of the task:
  * "contacts that are not in HubSpot", "I can't work without Slack" and "not only Jira" exclude nothing.
  */
 const EXCLUDES = [
