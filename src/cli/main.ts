@@ -69,7 +69,7 @@ async function serveWithout(
 
 function unknownCommand(first: string, second: string): UsageError {
   const subcommands = Object.keys(commands).filter(one => one.startsWith(`${first} `));
-  // What follows a command of one word is its arguments.
+  // The words after a command of one word are its arguments.
   const given = subcommands.length > 0 ? `${first} ${second}`.trim() : first;
   const meant = meantBy(first, second);
   const known = subcommands.length === 0 ? '' : ` The commands are ${subcommands.join(', ')}.`;

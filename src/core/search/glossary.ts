@@ -44,7 +44,7 @@ const WORD = new RegExp(
   'gu',
 );
 
-/** What a text in another language is searched by. */
+/** The two texts by which one in another language is searched. */
 interface Translation {
   /** Its English words, with those that the glossary does not know as they are, e.g. names. */
   readonly english: string;
