@@ -90,7 +90,7 @@ export class Glossary {
     return new Glossary(readFileSync(FILE, 'utf8'), isEnglish);
   }
 
-  /** Returns undefined for a text in English or in no language that it knows. */
+  /** Translates a text word by word. Returns undefined for one in English or in no language that it knows. */
   translate(text: string): Translation | undefined {
     const name = this.#detect(text);
     const language = name === undefined ? undefined : this.#languages.get(name);
@@ -276,9 +276,9 @@ function formsIn(run: string, { forms, longest }: Language): string[] {
 const withoutFillers = (text: string, language: Language): string =>
   text.replaceAll(WORD, word => (UNSPACED.test(word) ? withoutLeftOut(word, language) : word));
 
-const withoutLeftOut = (run: string, { forms, ...language }: Language): string =>
-  formsIn(run, { forms, ...language })
-    .map(form => (forms.get(form)?.every(word => ASKING.has(word)) ? ' ' : form))
+const withoutLeftOut = (run: string, language: Language): string =>
+  formsIn(run, language)
+    .map(form => (language.forms.get(form)?.every(word => ASKING.has(word)) ? ' ' : form))
     .join('');
 
 /** English words that only ask for something. */

@@ -8,15 +8,18 @@ const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana
 const IN_EMAIL = String.raw`[[\p{L}\p{N}\p{M}_.+\-]--${UNSPACED}]`;
 const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 
-/** A capitalized name, or several of which none is wanted. */
-const NAMES = String.raw`\p{Lu}[^\s,;:!?]*(?:\s+(?:(?:or|nor|oder|ou|of|lub)\s+)?\p{Lu}[^\s,;:!?]*)*`;
+/** A capitalized word, in which a full stop may stand, as in "Monday.com". */
+const NAME = String.raw`\p{Lu}(?:[^\s,;:!?.]|\.(?=\S))*`;
+/** A name of one or more words, or several of which none is wanted. */
+const NAMES = String.raw`${NAME}(?:\s+(?:(?:or|nor|oder|ou|of|lub)\s+)?${NAME})*`;
+const ENGLISH_PREPOSITIONS = String.raw`(?:\s+(?:for|in|on|via|with|using|by|through|from|the))*`;
 /**
  * Phrases that exclude a name, in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. They are said of the task:
  * "contacts that are not in HubSpot", "I can't work without Slack" and "not only Jira" exclude nothing.
  */
 const EXCLUDES = [
-  String.raw`(?:[Bb]ut|,)\s+not(?:\s+(?:in|on|via|with|using|by|through|from|the))*`,
-  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ww]ithout\s+using|[Aa]void\s+using)(?:\s+(?:for|in|on|via|with|using|by|through|from|the))*`,
+  String.raw`(?:[Bb]ut|,)\s+not${ENGLISH_PREPOSITIONS}`,
+  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ww]ithout\s+using|[Aa]void\s+using)${ENGLISH_PREPOSITIONS}`,
   String.raw`(?<=(?:^|[.,;:!?]|\b(?:and|but|please))\s*)(?:[Nn]ever|[Dd]on['’]t|[Dd]o\s+not)\s+use(?:\s+the)?`,
   String.raw`(?:[Aa]ber|,)\s+nicht(?:\s+(?:in|mit|über|per|auf|von|via))*`,
   String.raw`(?:[Mm]ais|,)\s+pas(?:\s+(?:dans|avec|sur|par|via))*`,

@@ -29,6 +29,8 @@ describe('wantedAndExcluded', () => {
     ['Never use Google Calendar: mail it', ' : mail it', 'Never use Google Calendar'],
     ['crear una tarea, pero no en Jira', 'crear una tarea,  ', 'pero no en Jira'],
     ['in Linear rather than Jira', 'in Linear  ', 'rather than Jira'],
+    ['one task, not in Jira. Slack gets the link', 'one task . Slack gets the link', ', not in Jira'],
+    ['one task, but not in Monday.com.', 'one task,  .', 'but not in Monday.com'],
   ])('separates what is excluded: makes of "%s" "%s" and "%s"', (query, wanted, excluded) => {
     expect(wantedAndExcluded(query)).toEqual({ wanted, excluded });
   });
