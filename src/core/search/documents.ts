@@ -1,4 +1,5 @@
 import { stemmer } from 'stemmer';
+import type { Pause } from '../../platform/time.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Passage } from './embed/embedder.ts';
 import { Glossary } from './glossary.ts';
@@ -79,6 +80,36 @@ function argumentsOf(schema: Readonly<Record<string, unknown>>): string {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
 
+/** The terms of a server's keywords. */
+export interface ServerTerms {
+  readonly whole: readonly string[];
+  /** In the order of the parts. */
+  readonly parts: readonly (readonly string[])[];
+}
+
+export function termsOfDocuments(documents: ServerDocuments): ServerTerms {
+  return withWhole(
+    documents,
+    documents.parts.map(({ keywords }) => tokenize(keywords)),
+  );
+}
+
+/** Yields to other work meanwhile: a server may have a thousand tools. */
+export async function termsInSlices(documents: ServerDocuments, pause: Pause): Promise<ServerTerms> {
+  const parts: string[][] = [];
+  for (const { keywords } of documents.parts) {
+    parts.push(tokenize(keywords));
+    await pause();
+  }
+  return withWhole(documents, parts);
+}
+
+/** Unless something was cut off, `whole` consists of the texts of the parts: they are not read twice. */
+function withWhole({ whole, parts }: ServerDocuments, terms: readonly (readonly string[])[]): ServerTerms {
+  const joined = parts.reduce((length, { keywords }) => length + keywords.length + 1, -1);
+  return { whole: whole.length === joined ? terms.flat() : tokenize(whole), parts: terms };
+}
+
 /** Longer runs are encoded data, not words. */
 const MAX_TERM_LENGTH = 64;
 
@@ -118,7 +149,7 @@ const STOP_WORDS = new Set(
  */
 export function tokenize(text: string): string[] {
   const terms: string[] = [];
-  for (const [compound] of fold(text).matchAll(COMPOUND)) {
+  for (const compound of fold(text).match(COMPOUND) ?? []) {
     if (SINGLE.test(compound)) {
       pushWord(compound, terms);
       continue;
@@ -183,12 +214,17 @@ export const splitIdentifier = (name: string): string =>
 /**
  * Unifies compatibility forms, drops accents of alphabets (the marks of other scripts are letters), and turns "user's" into "user".
  */
-const fold = (text: string): string =>
-  text
-    .normalize('NFKD')
-    .replace(/[\u0300-\u036f]+/g, '')
-    .normalize('NFKC')
-    .replace(/(?<=\p{L})['’](?:(?:s|d|ll|m|re|t|ve)(?![\p{L}\p{N}])|(?=\p{L}))/giu, '');
+function fold(text: string): string {
+  const plain = /[^\0-\x7f]/.test(text)
+    ? text
+        .normalize('NFKD')
+        .replace(/[\u0300-\u036f]+/g, '')
+        .normalize('NFKC')
+    : text;
+  return /['’]/.test(plain)
+    ? plain.replace(/(?<=\p{L})['’](?:(?:s|d|ll|m|re|t|ve)(?![\p{L}\p{N}])|(?=\p{L}))/giu, '')
+    : plain;
+}
 
 function pushWords(compound: string, terms: string[]): void {
   const parts = compound.split(/[_-]/).flatMap(part => part.split(CAMEL_HUMP));

@@ -74,8 +74,9 @@ export class Glossary {
     const english = rows.map(([word = '']) => (word === '' ? [] : [word]));
     this.#languages = new Map(
       names.map((name, at) => {
-        const forms = rows.map((row, line): Row => [english[line] ?? [], row[at + 1] ?? '']);
-        return [name, languageOf(forms, foldFor(name))];
+        // Folded as one text: each cell on its own takes several times as long.
+        const column = foldFor(name)(rows.map(row => row[at + 1] ?? '').join('\n')).split('\n');
+        return [name, languageOf(column.map((forms, line): Row => [english[line] ?? [], forms]))];
       }),
     );
     const all = english.flat();
@@ -150,11 +151,11 @@ const isCommon = (word: string): boolean => word === word.toLowerCase();
 type Row = readonly [english: readonly string[], forms: string];
 
 /** Indexes the forms of one language by spelling and by their first letters. */
-function languageOf(rows: readonly Row[], fold: (text: string) => string) {
+function languageOf(rows: readonly Row[]) {
   const forms = new Map<string, readonly string[]>();
   let longest = 0;
   for (const [english, spellings] of rows) {
-    for (const form of fold(spellings).split(' ')) {
+    for (const form of spellings.split(' ')) {
       if (form === '') continue;
       const known = forms.get(form);
       if (known) {

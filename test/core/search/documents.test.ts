@@ -1,11 +1,37 @@
 import { describe, expect, it } from 'vitest';
-import { documentsOf, textsOf } from '../../../src/core/search/documents.ts';
+import {
+  documentsOf,
+  termsInSlices,
+  termsOfDocuments,
+  textsOf,
+  tokenize,
+} from '../../../src/core/search/documents.ts';
 import { wordsOf } from '../../../src/core/search/embed/embedder.ts';
 import { server } from './support.ts';
 
 const withSchema = (input_schema: Record<string, unknown>, description = 'Adds a row.') => ({
   ...server('sheets', 'Spreadsheets for teams.'),
   tools: [{ name: 'append_row', description, input_schema }],
+});
+
+describe('termsOfDocuments', () => {
+  const many = Array.from({ length: 30 }, (_, at) => `${at} `.repeat(1_000));
+  it.each([
+    ['whole', "The team's sheets", ['note what I spent', '’s rest', 'é', '東京']],
+    ['cut off', 'word '.repeat(1_200), ['note what I spent']],
+    ['far too long', 'Adds a row.', many],
+  ])(
+    'gives the terms of the server and of each part, if the texts are %s',
+    async (_how, description, examples) => {
+      const documents = documentsOf({ ...withSchema({}, description), description, examples });
+      const expected = {
+        whole: tokenize(documents.whole),
+        parts: documents.parts.map(({ keywords }) => tokenize(keywords)),
+      };
+      expect(termsOfDocuments(documents)).toEqual(expected);
+      expect(await termsInSlices(documents, () => undefined)).toEqual(expected);
+    },
+  );
 });
 
 describe('documentsOf', () => {

@@ -77,21 +77,21 @@ export class Bm25 {
     if (!Number.isInteger(row) || row < 0 || row > MAX_ROW || this.#termsOf[row]) {
       throw new RangeError(`row ${row} is taken or out of range`);
     }
-    const counts = new Map<string, number>();
-    for (const term of terms) counts.set(term, (counts.get(term) ?? 0) + 1);
-    // `map` creates an array of exactly this length; a growing one would have room for half as many again.
-    const held = [...counts].map(([text, count]) =>
-      this.#hold(text, row * (MAX_COUNT + 1) + Math.min(count, MAX_COUNT)),
-    );
-    this.#termsOf[row] = held;
+    const held: Term[] = [];
+    for (const text of terms) {
+      const term = this.#terms.get(text);
+      if (term && countAgain(term, row)) continue;
+      held.push(this.#hold(text, term, row * (MAX_COUNT + 1) + 1));
+    }
+    // A copy has exactly this length; an array that grew has room for half as many again.
+    this.#termsOf[row] = held.slice();
     if (row >= this.#lengths.length) this.#lengths = grown(this.#lengths, row + 1);
     this.#lengths[row] = terms.length;
     this.#totalLength += terms.length;
     this.#size++;
   }
 
-  #hold(text: string, posting: number): Term {
-    const known = this.#terms.get(text);
+  #hold(text: string, known: Term | undefined, posting: number): Term {
     if (known) {
       insert(known, posting);
       return known;
@@ -142,6 +142,21 @@ export class Bm25 {
     }
     return scores;
   }
+}
+
+/** Counts a term once more in a document. Returns false if the document does not have it yet. */
+function countAgain(term: Term, row: number): boolean {
+  const { only, postings, size } = term;
+  if (postings.length === 0) {
+    if (only >>> COUNT_BITS !== row) return false;
+    if ((only & MAX_COUNT) < MAX_COUNT) term.only++;
+    return true;
+  }
+  const at = lowerBound(term, row * (MAX_COUNT + 1));
+  const posting = postings[at] ?? 0;
+  if (at === size || posting >>> COUNT_BITS !== row) return false;
+  if ((posting & MAX_COUNT) < MAX_COUNT) postings[at] = posting + 1;
+  return true;
 }
 
 function insert(term: Term, posting: number): void {

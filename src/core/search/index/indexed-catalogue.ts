@@ -12,6 +12,7 @@ import {
   documentsOf,
   isOrdinaryText,
   requestWords,
+  termsInSlices,
   tokenize,
   type Described,
   textsOf,
@@ -324,20 +325,14 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
    * any tool has no vector yet, all are compared by keyword only: otherwise it would rank below worse tools with a vector.
    */
   async compareTools(query: string, server: Described): Promise<ToolEvidence> {
-    const { whole, parts } = documentsOf(server);
+    const documents = documentsOf(server);
     const { terms: asked, sentences } = this.#textsOf(query);
     const [queries, vectors] = await Promise.all([
       this.queryVectors.of(sentences),
-      this.cache.keptVectorsOf(parts.map(({ prose }) => prose)),
+      this.cache.keptVectorsOf(documents.parts.map(({ prose }) => prose)),
     ]);
-    const pause = slices();
-    const terms: string[][] = [];
-    for (const { keywords } of parts) {
-      terms.push(tokenize(keywords));
-      await pause();
-    }
-    const { dimensions } = this.context.embedder;
-    const evidence = Evidence.of({ whole: tokenize(whole), parts: terms }, vectors, dimensions);
+    const terms = await termsInSlices(documents, slices());
+    const evidence = Evidence.of(terms, vectors, this.context.embedder.dimensions);
     const statistics = new TermStatistics();
     statistics.add(evidence.words);
     const semantic = evidence.cosines(evidence.isComplete ? queries.map(quantize) : []);

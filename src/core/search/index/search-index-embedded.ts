@@ -12,7 +12,7 @@ import {
   type Indexable,
   type IndexContext,
 } from './indexed-catalogue.ts';
-import { documentsOf, textCount, tokenize } from '../documents.ts';
+import { documentsOf, termsInSlices, textCount } from '../documents.ts';
 import { IndexedServers, type IndexedDocuments } from './indexed-servers.ts';
 import type { QuantizedVector } from './vectors.ts';
 import type { Asked, Findings, SearchIndex } from './search-index.ts';
@@ -146,11 +146,6 @@ async function indexedDocuments(
   vectors: readonly QuantizedVector[],
   pause: Pause,
 ): Promise<IndexedDocuments> {
-  const { whole, parts } = documentsOf(server);
-  const tokenized: string[][] = [];
-  for (const { keywords } of parts) {
-    tokenized.push(tokenize(keywords));
-    await pause();
-  }
-  return { id: server.id, tools: server.tools.length, whole: tokenize(whole), parts: tokenized, vectors };
+  const terms = await termsInSlices(documentsOf(server), pause);
+  return { id: server.id, tools: server.tools.length, ...terms, vectors };
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash as digest } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { and, asc, eq, gt, inArray, or, sql } from 'drizzle-orm';
 import type { Database } from '../../../platform/database/database.ts';
@@ -40,7 +40,7 @@ function addTo(missing: Map<string, Missing>, key: string, one: Missing): void {
 }
 
 /** SHA-256 of a text, the key of its vector. */
-export const textHash = (text: string): Buffer => createHash('sha256').update(text).digest();
+export const textHash = (text: string): Buffer => digest('sha256', text, 'buffer');
 
 interface VectorCacheParts {
   readonly embedder: Embedder;

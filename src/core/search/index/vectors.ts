@@ -175,7 +175,7 @@ export class VectorFile {
         const at = this.#positionOf(hash);
         if (at === undefined || file === undefined || !isSameFile) return undefined;
         const length = readSync(file, entry, 0, entryBytes, start + at * entryBytes);
-        const isSame = length === entryBytes && entry.subarray(0, HASH_BYTES).equals(hash);
+        const isSame = length === entryBytes && entry.compare(hash, 0, HASH_BYTES, 0, HASH_BYTES) === 0;
         return isSame ? decodeVector(entry.subarray(HASH_BYTES)) : undefined;
       },
       [Symbol.dispose]: () => {
@@ -189,15 +189,24 @@ export class VectorFile {
     return readSync(file, end, 0, HASH_BYTES, this.#header.end) === HASH_BYTES && end.equals(this.#digest);
   }
 
+  /** Their first 32 bits usually tell hashes apart. */
   #positionOf(hash: Buffer): number | undefined {
+    const { count } = this.#header;
+    const start = hash.readUInt32BE(0);
     let low = 0;
-    let high = this.#header.count;
+    let high = count;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (Buffer.compare(this.#hashAt(middle), hash) < 0) low = middle + 1;
+      if (this.#startAt(middle) < start) low = middle + 1;
       else high = middle;
     }
-    return low < this.#header.count && this.#hashAt(low).equals(hash) ? low : undefined;
+    for (let at = low; at < count && this.#startAt(at) === start; at++)
+      if (this.#hashAt(at).equals(hash)) return at;
+    return undefined;
+  }
+
+  #startAt(position: number): number {
+    return this.#hashes.readUInt32BE(position * HASH_BYTES);
   }
 
   #hashAt(position: number): Buffer {

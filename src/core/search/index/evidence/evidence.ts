@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { Server } from '../../../catalogue/entry.ts';
-import { documentsOf, tokenize } from '../../documents.ts';
+import { documentsOf, termsOfDocuments, type ServerTerms } from '../../documents.ts';
 import { BM25, termScore } from '../bm25.ts';
 import { documentCount, eachMatch, wordsOf, type WeighedTerms, type Words } from '../term-statistics.ts';
 import { cosinesOf, encodedLength, encodeVector, viewVector, type QuantizedVector } from '../vectors.ts';
@@ -19,11 +19,6 @@ export interface Stored {
   readonly parts: number;
   /** A hash of its vectors; 0 if all are missing. */
   readonly vectorsHash: number;
-}
-
-interface ServerTerms {
-  readonly whole: readonly string[];
-  readonly parts: readonly (readonly string[])[];
 }
 
 /** The texts of a server that search uses. */
@@ -50,9 +45,7 @@ export class ServerTexts {
   }
 
   get terms(): ServerTerms {
-    const { whole, parts } = this.#documents;
-    this.#terms ??= { whole: tokenize(whole), parts: parts.map(({ keywords }) => tokenize(keywords)) };
-    return this.#terms;
+    return (this.#terms ??= termsOfDocuments(this.#documents));
   }
 }
 
