@@ -1,15 +1,16 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { existsSync, mkdirSync } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { PGlite } from '@electric-sql/pglite';
+import { PGlite, type PGliteOptions } from '@electric-sql/pglite';
 import type { Filesystem } from '@electric-sql/pglite/basefs';
 import { DrizzleQueryError, type SQL } from 'drizzle-orm';
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core';
 import { drizzle } from 'drizzle-orm/pglite';
 import { migrate } from 'drizzle-orm/pglite/migrator';
 import { databaseFolderOf } from './data-folder.ts';
+import { keepBaseline } from '../wasm.ts';
 import { asideOf } from './temp-path.ts';
 import { dumpOf, restoreInto } from './dump.ts';
 import { MIGRATIONS, migrated, type Migrated } from './migrations.ts';
@@ -51,19 +52,23 @@ export interface Hold extends AsyncDisposable {
 /** One process uses the database, on top of the system's page cache: the usual 128 MB of buffers would only be a second copy. */
 const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
 
+function start(options: PGliteOptions): Promise<PGlite> {
+  keepBaseline();
+  return PGlite.create({ ...options, startParams: START });
+}
+
 /**
  * Opens the embedded Postgres in `dataDir/pglite`, creating it if necessary, and applies the migrations. The caller must hold the
  * data folder's lock: PGlite has none, and two processes would corrupt the folder. Without a folder, the database is in memory, for
- * tests.
+ * tests. The child that creates it is started before the first await, so that the caller can go on meanwhile.
  * @param memory the file system of an in-memory database, empty by default
  */
 export async function openDatabase(dataDir?: string, memory?: Filesystem): Promise<EmbeddedDatabase> {
   const folder = dataDir === undefined ? undefined : databaseFolderOf(dataDir);
   if (folder !== undefined && !existsSync(folder)) await createWhole(folder, initialise);
-  const client = await PGlite.create({
+  const client = await start({
     ...(folder === undefined ? {} : { dataDir: folder }),
     ...(memory === undefined ? {} : { fs: memory }),
-    startParams: START,
   });
   const db = drizzle(client);
   const report = await migrated(
@@ -91,7 +96,7 @@ export async function restoreDatabase<T>(
 ): Promise<T> {
   return createWhole(databaseFolderOf(dataDir), async folder => {
     await initialise(folder);
-    await using client = await PGlite.create({ dataDir: folder, startParams: START });
+    await using client = await start({ dataDir: folder });
     await restoreInto(sql => client.exec(sql), dump);
     return await approve(drizzle(client));
   });
@@ -110,11 +115,11 @@ function heldHere(): OpenDatabase['hold'] {
 
 /**
  * Creates a folder under a temporary name and renames it when it is complete. If the process is killed, nothing that looks
- * like a database remains, and a surviving child does no harm.
+ * like a database remains, and a surviving child does no harm. Calls `make` before its first await.
  */
 async function createWhole<T>(target: string, make: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await asideOf(target);
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const folder = asideOf(target);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
   try {
     const made = await make(folder);
     await rename(folder, target);

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { readdirSync, rmSync, statSync } from 'node:fs';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 
 const DAY_MS = 86_400_000;
@@ -8,8 +9,8 @@ const DAY_MS = 86_400_000;
  * Returns a temporary path to write to before renaming it to `target`, in a folder that only one process uses. Leftovers of
  * dead processes are deleted, because they may be large. Other leftovers do no harm unless they have our process id.
  */
-export async function asideOf(target: string): Promise<string> {
-  await deleteWhere(target, /^(\d+)$/, pid => !isOfOther(pid));
+export function asideOf(target: string): string {
+  deleteWhere(target, /^(\d+)$/, pid => !isOfOther(pid));
   return `${target}.new-${process.pid}`;
 }
 
@@ -17,11 +18,9 @@ export async function asideOf(target: string): Promise<string> {
  * Returns such a path if other processes may write at the same time, even in other containers, where process
  * ids may collide. Each path is therefore unique, and only leftovers older than a day are deleted.
  */
-async function asideOfShared(target: string): Promise<string> {
-  await deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, async (pid, file) => {
-    const { mtimeMs } = await stat(file);
-    return !isOfOther(pid) && Date.now() - mtimeMs > DAY_MS;
-  });
+function asideOfShared(target: string): string {
+  const isOld = (file: string) => Date.now() - statSync(file).mtimeMs > DAY_MS;
+  deleteWhere(target, /^(\d+)-[0-9a-f]{16}$/, (pid, file) => !isOfOther(pid) && isOld(file));
   return `${target}.new-${process.pid}-${randomBytes(8).toString('hex')}`;
 }
 
@@ -30,7 +29,7 @@ async function asideOfShared(target: string): Promise<string> {
  * @throws Error that names the file
  */
 export async function writeWhole(file: string, text: string): Promise<void> {
-  const aside = await asideOfShared(file);
+  const aside = asideOfShared(file);
   try {
     await writeFile(aside, text, { mode: 0o600, flag: 'wx', flush: true });
     await rename(aside, file);
@@ -41,23 +40,27 @@ export async function writeWhole(file: string, text: string): Promise<void> {
 }
 
 /** @param named a pattern for the part after `.new-`; its first group is the process id */
-async function deleteWhere(
-  target: string,
-  named: RegExp,
-  isLeft: (pid: number, file: string) => boolean | Promise<boolean>,
-): Promise<void> {
+function deleteWhere(target: string, named: RegExp, isLeft: (pid: number, file: string) => boolean): void {
   const start = `${path.basename(target)}.new-`;
   const folder = path.dirname(target);
-  const names = await readdir(folder).catch(() => []);
-  for (const name of names) {
+  for (const name of namesIn(folder)) {
     const pid = name.startsWith(start) ? named.exec(name.slice(start.length))?.[1] : undefined;
     if (pid === undefined) continue;
     const file = path.join(folder, name);
     try {
-      if (await isLeft(Number(pid), file)) await rm(file, { recursive: true, force: true });
+      if (isLeft(Number(pid), file)) rmSync(file, { recursive: true, force: true });
     } catch {
       // Already deleted, or not ours to delete.
     }
+  }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    // Writing there will say why.
+    return [];
   }
 }
 

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { compileOptimized } from '../../../../platform/wasm.ts';
 
 /**
  * The exports of `kernel.wasm`; `kernel.as.ts` documents them. All arguments except counts and scales are byte offsets into
@@ -41,7 +42,7 @@ let compiled: WebAssembly.Module | undefined;
 
 /** The compiled kernel, one per thread; it can be posted to workers, which then share its machine code. */
 export function kernelModule(): WebAssembly.Module {
-  compiled ??= new WebAssembly.Module(readFileSync(new URL('kernel.wasm', import.meta.url)));
+  compiled ??= compileOptimized(readFileSync(new URL('kernel.wasm', import.meta.url)));
   return compiled;
 }
 
