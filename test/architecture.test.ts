@@ -3,13 +3,14 @@ import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 /**
- * Who may import whom inside src: main -> app -> api -> core -> platform. Every folder may import itself and `errors.ts`; the first row
+ * Who may import whom inside src: main -> app -> assembly -> api -> core -> platform. Every folder may import itself and `errors.ts`; the first row
  * that matches the importing file counts.
  */
 const DIRECTIONS: readonly [from: RegExp, to: RegExp][] = [
   [/^main\.ts$/, /^(cli|config|platform)\//],
   [/^cli\//, /^((app|stores)\.ts$|config\/|core\/(access\/caller\.ts$|identity\/vault\/)|platform\/)/],
-  [/^app\.ts$/, /^(stores\.ts$|(api|config|core|platform)\/)/],
+  [/^app\.ts$/, /^((assembly|stores)\.ts$|(config|platform)\/)/],
+  [/^assembly\.ts$/, /^(stores\.ts$|(api|config|core|platform)\/)/],
   [/^stores\.ts$/, /^(config\/|core\/identity\/vault\/|platform\/)/],
   [/^api\/http\//, /^(api|config|core|platform)\//],
   [/^api\/rest\//, /^(api\/(http|admin)|config|core|platform)\//],

@@ -96,8 +96,14 @@ async function createNew(path: string): Promise<FileHandle | undefined> {
   }
 }
 
+/** A server whose requests wait until `serve` gives it a listener. */
+export interface DeferredServer {
+  readonly server: Server;
+  serve(listener: RequestListener): void;
+}
+
 /** Creates a server that can listen, and so hold its socket, before there is anything to serve. */
-export function deferredServer(): { server: Server; serve(listener: RequestListener): void } {
+export function deferredServer(): DeferredServer {
   let serve: (listener: RequestListener) => void = () => {};
   const listener = new Promise<RequestListener>(resolve => (serve = resolve));
   const server = createServer((request, response) => void listener.then(listen => listen(request, response)));

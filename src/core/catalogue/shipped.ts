@@ -6,7 +6,7 @@ import { readSetting, writeSetting } from '../../platform/database/settings.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { Catalogue } from './catalogue.ts';
 import { RESERVED_SERVER_ID } from './entry.ts';
-import { readEntries, type ReadOptions } from './import-file.ts';
+import { readEntries, type ReadEntries, type ReadOptions } from './import-file.ts';
 
 const SHIPPED_FILE = fileURLToPath(new URL('../../../catalogue/servers.jsonl', import.meta.url));
 
@@ -18,11 +18,45 @@ export class CatalogueUnusable extends Error {
 /** The setting with the hash of the last loaded file. */
 const FINGERPRINT = 'shipped_catalogue_sha256';
 
+/** The file that fills a new catalogue. */
+export class InitialCatalogue {
+  readonly file: string;
+  readonly fingerprint: string;
+  readonly #read: () => ReadEntries;
+  #entries: ReadEntries | undefined;
+
+  private constructor(file: string, text: string, options: ReadOptions) {
+    this.file = file;
+    this.fingerprint = createHash('sha256').update(text).digest('hex');
+    this.#read = () => readEntries(text, options);
+  }
+
+  /**
+   * @param file by default the shipped one
+   * @throws CatalogueUnusable if it cannot be read
+   */
+  static async read(file = SHIPPED_FILE, options: ReadOptions): Promise<InitialCatalogue> {
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      throw new CatalogueUnusable(
+        `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    });
+    return new InitialCatalogue(file, text, options);
+  }
+
+  /** Its entries. Reading those of the shipped file takes most of a second, the first time. */
+  get entries(): ReadEntries {
+    return (this.#entries ??= this.#read());
+  }
+}
+
 interface CatalogueSource extends ReadOptions {
   readonly db: Database;
   readonly log: Log;
   /** Replaces the shipped file. */
   readonly file: string | undefined;
+  /** The file, if it has been read already. */
+  readonly initial?: Promise<InitialCatalogue> | undefined;
   /** True: keeps an already loaded catalogue, whatever `file` says. */
   readonly onlyFirst: boolean;
   /** True if other processes write to the same database. */
@@ -57,15 +91,11 @@ async function freeReservedId(catalogue: Catalogue, log: Log): Promise<void> {
 }
 
 async function load(catalogue: Catalogue, source: CatalogueSource, known: string | undefined): Promise<void> {
-  const { db, log, file = SHIPPED_FILE } = source;
-  const text = await readFile(file, 'utf8').catch((error: unknown) => {
-    throw new CatalogueUnusable(
-      `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-    );
-  });
-  const fingerprint = createHash('sha256').update(text).digest('hex');
+  const { db, log } = source;
+  const initial = await (source.initial ?? InitialCatalogue.read(source.file, source));
+  const { file, fingerprint } = initial;
   if (known === fingerprint) return;
-  const { entries, problems, unknownFields } = readEntries(text, source);
+  const { entries, problems, unknownFields } = initial.entries;
   for (const problem of problems.slice(0, 20)) log.warn({ file, ...problem }, 'skipped a catalogue line');
   if (unknownFields.length > 0) log.warn({ file, unknownFields }, 'ignored unknown catalogue fields');
   if (entries.length === 0) {

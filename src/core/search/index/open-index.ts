@@ -28,11 +28,15 @@ interface OpenIndexOptions {
   readonly shippedVectors: string;
   /** Absent: the embedded index. */
   readonly meilisearch: MeilisearchAddress | undefined;
-  /** Absent: the local model embeds. */
-  readonly embeddingApi: EmbeddingApiConfig | undefined;
+  /** The local embedder, which the caller closes after the index, or the API of one. */
+  readonly embedding: Promise<LocalEmbedder> | EmbeddingApiConfig;
   readonly embeddingLimits?: Partial<EmbeddingLimits> | undefined;
-  /** Replaces either. */
-  readonly embedder?: (() => Promise<Embedder>) | undefined;
+}
+
+export interface LocalEmbedder {
+  readonly embedder: Embedder;
+  /** Why it stands in for a better one. */
+  readonly degraded?: string | undefined;
 }
 
 export interface OpenIndex {
@@ -56,10 +60,21 @@ const INCOMPLETE = 'some texts have no vectors yet: they are found by keyword on
 
 /** Opens the search index of this process with its embedder, still empty. The metrics report degraded parts. */
 export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIndex> {
-  const { db, log, metrics, catalogue, meilisearch } = options;
+  const { db, log, metrics, catalogue, meilisearch, embedding } = options;
   await using opened = new AsyncDisposableStack();
-  const { embedder, degraded: instead } = await openEmbedder(options);
-  opened.defer(() => embedder.close());
+  const { embedder, degraded: instead }: LocalEmbedder =
+    embedding instanceof Promise
+      ? await embedding
+      : {
+          embedder: await OpenAiEmbedder.connect({
+            config: embedding,
+            db,
+            log,
+            metrics,
+            limits: options.embeddingLimits,
+          }),
+        };
+  if (embedder instanceof OpenAiEmbedder) opened.defer(() => embedder.close());
   const shippedVectors = embedder instanceof OpenAiEmbedder ? undefined : options.shippedVectors;
   const readServers = async (ids: readonly string[]) => [...(await catalogue.read(ids)).values()];
   const context = { ...options, embedder, shippedVectors, degraded: instead, readServers };
@@ -119,12 +134,8 @@ function notReindexed(cause: unknown): never {
   throw new SwitchboardError('unavailable', message, { cause });
 }
 
-async function openEmbedder(
-  options: OpenIndexOptions,
-): Promise<{ embedder: Embedder; degraded?: string | undefined }> {
-  const { embeddingApi: config, embedder, embeddingLimits: limits, db, log, metrics } = options;
-  if (embedder) return { embedder: await embedder() };
-  if (config) return { embedder: await OpenAiEmbedder.connect({ config, db, log, metrics, limits }) };
+/** Opens the model that runs in this process, or what stands in for it. It needs no database. */
+export async function openLocalEmbedder(log: Log): Promise<LocalEmbedder> {
   try {
     return { embedder: await createMiniLmEmbedder() };
   } catch (error) {
