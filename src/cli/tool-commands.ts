@@ -1,4 +1,4 @@
-import { isObject } from '../platform/json-limits.ts';
+import { isObject } from '../platform/json/limits.ts';
 import { sanitise } from '../platform/sanitize.ts';
 import type { AdminClient } from './admin-client.ts';
 import { UsageError, type Command } from './command.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { clientFields } from '../../config/oauth.ts';
 import { SwitchboardError } from '../../errors.ts';
 import { credentialValues } from '../http/connection-schemas.ts';
-import { isStorable } from '../../platform/json-limits.ts';
+import { isStorable } from '../../platform/json/limits.ts';
 import { endpoint, storable, type Endpoint } from '../http/endpoint.ts';
 import { ADMIN, ADMIN_READ } from './fields.ts';
 

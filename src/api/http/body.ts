@@ -3,7 +3,7 @@ import { getHeapStatistics } from 'node:v8';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import { SwitchboardError } from '../../errors.ts';
-import { MAX_JSON_DEPTH, shapeOf, type JsonParts } from '../../platform/json-limits.ts';
+import { MAX_JSON_DEPTH, shapeOf, type JsonParts } from '../../platform/json/limits.ts';
 import { addHeaders, localsOf } from './request.ts';
 
 const MIB = 1024 * 1024;

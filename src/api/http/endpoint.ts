@@ -6,7 +6,7 @@ import type { Core } from '../../core/core.ts';
 import { type ErrorCode, SwitchboardError } from '../../errors.ts';
 import { sanitise, codePointsIn } from '../../platform/sanitize.ts';
 import { HEALTH_STATES } from '../../core/catalogue/health.ts';
-import { isObject, isStorable } from '../../platform/json-limits.ts';
+import { isObject, isStorable } from '../../platform/json/limits.ts';
 import { MAX_FIND_CHARS } from '../../core/results/results.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 

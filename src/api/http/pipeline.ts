@@ -5,7 +5,7 @@ import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { QuotaState } from '../../core/access/quota.ts';
 import type { RateLimitState } from '../../core/access/rate-limits.ts';
 import type { Core } from '../../core/core.ts';
-import { JsonParts } from '../../platform/json-limits.ts';
+import { JsonParts } from '../../platform/json/limits.ts';
 import { Places } from '../../platform/queues.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import type { Cancellation } from '../../platform/time.ts';

@@ -4,7 +4,7 @@ import type { Config } from '../../config/index.ts';
 import type { Principal } from '../../core/access/caller.ts';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { newId } from '../../platform/ids.ts';
-import type { JsonParts } from '../../platform/json-limits.ts';
+import type { JsonParts } from '../../platform/json/limits.ts';
 import {
   CallerAbortError,
   Canceller,

@@ -1,5 +1,5 @@
 import { isSpecType, type ContentBlock } from '@modelcontextprotocol/server';
-import { isObject, jsonSizeOf } from '../../platform/json-limits.ts';
+import { isObject, jsonSizeOf } from '../../platform/json/limits.ts';
 import type { ToolResult } from '../../core/proxy/proxy.ts';
 import { codePointsIn, sanitise } from '../../platform/sanitize.ts';
 import { readOnCall, type Reader } from './own-server.ts';

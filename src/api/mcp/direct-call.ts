@@ -7,7 +7,7 @@ import {
   type ContentBlock,
   type Tool,
 } from '@modelcontextprotocol/server';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { CallerAbortError, Canceller, delayOf } from '../../platform/time.ts';
 import { holdAnswer, type MemoryBudget } from '../http/body.ts';
 import { isRpcId } from '../http/render-error.ts';

@@ -4,7 +4,7 @@ import accepts from 'accepts';
 import type { IncomingMessage } from 'node:http';
 import { knownMethod } from '../../core/proxy/reporting.ts';
 import { SwitchboardError } from '../../errors.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { activeSpan, inSpan, type Span } from '../../platform/telemetry/tracing.ts';
 import type { WorkerSeat } from '../../platform/workers/seat.ts';
 import { readJsonBody, countedAnswer } from '../http/body.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Caller } from '../../core/access/caller.ts';
 import { RESERVED_SERVER_ID } from '../../core/catalogue/entry.ts';
 import type { Core } from '../../core/core.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
 import type { FoundLines, KeptPart } from '../../core/results/results.ts';
 import { codePointsIn, quoted } from '../../platform/sanitize.ts';

@@ -7,7 +7,7 @@ import {
   type McpHttpHandler,
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 

@@ -12,7 +12,7 @@ import type { Caller, Principal } from '../../core/access/caller.ts';
 import type { Core } from '../../core/core.ts';
 import { NotReadOnly } from '../../core/proxy/proxy.ts';
 import { readAsDeclared } from '../../core/proxy/arguments/check-arguments.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { quoted } from '../../platform/sanitize.ts';
 import { toAbortSignal, type Cancellation } from '../../platform/time.ts';
 import { SwitchboardError } from '../../errors.ts';

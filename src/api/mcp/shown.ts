@@ -1,5 +1,5 @@
 import type { Tool } from '../../core/catalogue/entry.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import type { SearchServersOutput } from './tools.ts';
 
 export type ShownServer = SearchServersOutput['servers'][number];

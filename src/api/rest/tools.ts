@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { isObject, JsonParts } from '../../platform/json-limits.ts';
+import { isObject, JsonParts } from '../../platform/json/limits.ts';
 import { SwitchboardError, UPSTREAM_ERRORS } from '../../errors.ts';
 import {
   checkReadOrFind,

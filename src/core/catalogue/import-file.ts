@@ -1,5 +1,5 @@
 import type { z } from 'zod';
-import { isStorable } from '../../platform/json-limits.ts';
+import { isStorable } from '../../platform/json/limits.ts';
 import { slices } from '../../platform/time.ts';
 import { inWords } from '../../platform/zod-issues.ts';
 import { variablesProblem } from './credential-schema.ts';

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { monotonicMs, type Clock } from '../../platform/time.ts';
 import type { Log } from '../../platform/telemetry/log.ts';
 import { ThrottledLog } from '../../platform/telemetry/throttled-log.ts';

@@ -5,7 +5,7 @@ import type { Annotations, AuthSpec, ServerHead } from '../catalogue/entry.ts';
 import { cleanSchema } from '../catalogue/tools/definitions.ts';
 import { suspicionsOf } from '../catalogue/tools/suspicious.ts';
 import { restated } from './upstream/failures.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 
 const MAX_SUGGESTIONS = 3;
 /** The maximum length of the text after a wrong guess. */

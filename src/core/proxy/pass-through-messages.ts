@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { IncomingHttpHeaders as AnswerHeaders } from 'undici/types/header.js';
 import { SwitchboardError } from '../../errors.ts';
-import { scanJson, type FoundJson } from '../../platform/json-scan.ts';
+import { scanJson, type FoundJson } from '../../platform/json/scan.ts';
 import type { TraceContext } from '../../platform/telemetry/tracing.ts';
 import { NotAdmitted } from './admission.ts';
 import type { ProxyLimits } from './limits.ts';

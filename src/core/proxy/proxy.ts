@@ -1,6 +1,6 @@
 import { SwitchboardError } from '../../errors.ts';
 import { CallerAbortError, systemClock, type Clock, type Cancellation } from '../../platform/time.ts';
-import type { JsonParts } from '../../platform/json-limits.ts';
+import type { JsonParts } from '../../platform/json/limits.ts';
 import type { Guard } from '../../platform/outbound/guard.ts';
 import type { Sealing } from '../../platform/sealing.ts';
 import type { Log } from '../../platform/telemetry/log.ts';

@@ -7,7 +7,7 @@ import type { CallOutcome, EndedCall } from '../identity/calls.ts';
 import { NotAdmitted } from './admission.ts';
 import { errorOf, glimpseOf, type Params, type RpcAnswer, type UpstreamReply } from './upstream/envelope.ts';
 import { HttpFailure } from './upstream/failures.ts';
-import { isObject } from '../../platform/json-limits.ts';
+import { isObject } from '../../platform/json/limits.ts';
 import { activeSpan, traced, type Span, type TraceContext } from '../../platform/telemetry/tracing.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
 import { urlOf } from './upstream/http.ts';

@@ -12,7 +12,7 @@ import {
 } from './upstream/envelope.ts';
 import type { LargeResult } from './upstream/large-answer.ts';
 import { AnsweredWrongly, brokeProtocol, sentTooMuch, Stopping } from './upstream/failures.ts';
-import { isObject, type JsonParts } from '../../platform/json-limits.ts';
+import { isObject, type JsonParts } from '../../platform/json/limits.ts';
 import type { Clock } from '../../platform/time.ts';
 import { SingleFlight } from '../../platform/queues.ts';
 import type { Log } from '../../platform/telemetry/log.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, type ErrorCode } from '../../errors.ts';
 import { inWords } from '../../platform/zod-issues.ts';
-import { shapeOf } from '../../platform/json-limits.ts';
+import { shapeOf } from '../../platform/json/limits.ts';
 import { retryAfterMs, type GuardedFetch } from '../../platform/outbound/fetch.ts';
 import { sanitise } from '../../platform/sanitize.ts';
 import { pageSchema } from './entry.ts';

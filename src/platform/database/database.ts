@@ -50,7 +50,8 @@ export interface Hold extends AsyncDisposable {
 }
 
 /** One process uses the database, on top of the system's page cache: the usual 128 MB of buffers would only be a second copy. */
-const START = [...PGlite.defaultStartParams, '-c', 'shared_buffers=16MB'];
+const BUFFERS = ['-c', 'shared_buffers=16MB'];
+const START = [...PGlite.defaultStartParams, ...BUFFERS];
 
 function start(options: PGliteOptions): Promise<PGlite> {
   keepBaseline();
@@ -134,7 +135,7 @@ async function createWhole<T>(target: string, make: (folder: string) => Promise<
 const INITDB = `
 import { PGlite } from '@electric-sql/pglite';
 process.stdin.on('close', () => process.exit(1)).resume();
-await (await PGlite.create(process.argv[1])).close();
+await (await PGlite.create(JSON.parse(process.argv[1]))).close();
 process.exit();`;
 
 /**
@@ -143,7 +144,9 @@ process.exit();`;
  * detached from the terminal, so that Ctrl-C reaches only this process.
  */
 async function initialise(folder: string): Promise<void> {
-  const child = spawn(process.execPath, ['--liftoff-only', '--input-type=module', '-e', INITDB, folder], {
+  const options: PGliteOptions = { dataDir: folder, startParams: START, initDbStartParams: BUFFERS };
+  const script = ['--input-type=module', '-e', INITDB, JSON.stringify(options)];
+  const child = spawn(process.execPath, ['--liftoff-only', ...script], {
     cwd: path.dirname(MIGRATIONS),
     stdio: ['pipe', 'ignore', 'pipe'],
     detached: true,

@@ -11,7 +11,7 @@ import {
   type ProxyOptions,
   type ToolResult,
 } from '../../../src/core/proxy/proxy.ts';
-import { JsonParts } from '../../../src/platform/json-limits.ts';
+import { JsonParts } from '../../../src/platform/json/limits.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 
 /** The catalogue has these, so that their calls go out at once: a tool that nobody knows is looked up first. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { JsonParts } from '../../../src/platform/json-limits.ts';
+import { JsonParts } from '../../../src/platform/json/limits.ts';
 import { startHostile, type HostileCall, type HostileOptions } from '../../support/upstreams/hostile.ts';
 import { caller, failure, startProxy, type Harness } from './harness.ts';
 

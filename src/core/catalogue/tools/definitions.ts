@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
-import { jsonSizeOf } from '../../../platform/json-limits.ts';
+import { jsonSizeOf } from '../../../platform/json/limits.ts';
 import { cleanText, isPlain } from '../../../platform/sanitize.ts';
 import { annotationsOf, worseOf, type CataloguedTool, type Tool } from '../entry.ts';
 import { storageProblem } from '../import-file.ts';

@@ -1,7 +1,7 @@
 import { validate, type OutputUnit, type Schema } from '@cfworker/json-schema';
 import { LRUCache } from 'lru-cache';
 import { nearest } from '../../../platform/closest-names.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 import { sanitise } from '../../../platform/sanitize.ts';
 import { checkableSchema, namesIn, valuesIn, type Checkable } from './checkable-schema.ts';
 

@@ -1,5 +1,5 @@
 import type { Schema } from '@cfworker/json-schema';
-import { isObject, jsonSizeOf } from '../../../platform/json-limits.ts';
+import { isObject, jsonSizeOf } from '../../../platform/json/limits.ts';
 
 /** The maximum number of subschemas, counting referenced ones each time. */
 const MAX_SCHEMAS = 600;

@@ -5,7 +5,7 @@ import { ArgumentChecks, readAsDeclared } from './check-arguments.ts';
 import type { Deadline } from '../upstream/deadline.ts';
 import { HEADER_MISMATCH, INVALID_PARAMS, type Params, type UpstreamReply } from '../upstream/envelope.ts';
 import { restated } from '../upstream/failures.ts';
-import { isObject, type JsonParts } from '../../../platform/json-limits.ts';
+import { isObject, type JsonParts } from '../../../platform/json/limits.ts';
 import type { ProxyLimits } from '../limits.ts';
 import type { InputRequired, KnownTools, ToolCall, ToolDefinitions, ToolResult, View } from '../tools.ts';
 import type { Tool } from '../../catalogue/entry.ts';

@@ -1,4 +1,4 @@
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 
 const HEADER_TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const MAX_DEPTH = 16;

@@ -30,7 +30,7 @@ import {
 } from './envelope.ts';
 import { brokeProtocol, isRead, markMayHaveRun, restated, sentTooMuch } from './failures.ts';
 import { NoEventStream } from './http-sse.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 import { addressFor, postHeaders, rpcExchange, type RpcReply, type RpcRequest } from './rpc.ts';
 import { postHeadersIn, Sessions, type Session, type SessionOwner } from './sessions.ts';
 

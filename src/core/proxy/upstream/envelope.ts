@@ -1,6 +1,6 @@
 import packageJson from '../../../../package.json' with { type: 'json' };
 import type { TraceContext } from '../../../platform/telemetry/tracing.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 import { paramHeaders } from '../arguments/param-headers.ts';
 import { SwitchboardError } from '../../../errors.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';

@@ -12,7 +12,7 @@ import {
   type RpcError,
 } from './envelope.ts';
 import { brokeProtocol, isRead } from './failures.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 import { addressFor, postHeaders, rpcExchange, type RpcReply } from './rpc.ts';
 import { monotonicMs, type Clock } from '../../../platform/time.ts';
 import { SingleFlight } from '../../../platform/queues.ts';

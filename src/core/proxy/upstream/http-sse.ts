@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { SwitchboardError, toSwitchboardError } from '../../../errors.ts';
-import { isObject } from '../../../platform/json-limits.ts';
+import { isObject } from '../../../platform/json/limits.ts';
 import { abortReason, type Cancellation } from '../../../platform/time.ts';
 import type { Credential } from '../../identity/connections/holdings.ts';
 import type { ProxyLimits } from '../limits.ts';

@@ -1,5 +1,5 @@
-import { JsonParts } from '../../../platform/json-limits.ts';
-import { JsonScan, type FoundJson } from '../../../platform/json-scan.ts';
+import { JsonParts } from '../../../platform/json/limits.ts';
+import { JsonScan, type FoundJson } from '../../../platform/json/scan.ts';
 import type { Chunks } from './chunks.ts';
 
 /** Longer ids and types are left to the parser. */

@@ -19,7 +19,7 @@ import { Chunks } from './chunks.ts';
 import type { LargeAnswerScan } from './large-answer.ts';
 import type { SseEvent } from './sse.ts';
 import { urlOf, type HttpAnswer, type HttpClient, type HttpRequest } from './http.ts';
-import { isTooDeep, isTooDeepToParse } from '../../../platform/json-limits.ts';
+import { isTooDeep, isTooDeepToParse } from '../../../platform/json/limits.ts';
 
 export const POST_HEADERS = {
   'content-type': 'application/json',

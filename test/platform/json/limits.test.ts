@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isTooDeepToParse } from '../../src/platform/json-limits.ts';
+import { isTooDeepToParse } from '../../../src/platform/json/limits.ts';
 
 it.each([
   ['many brackets in each other', '['.repeat(20_000) + ']'.repeat(20_000), true],

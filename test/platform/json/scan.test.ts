@@ -7,7 +7,7 @@ import {
   scanJson,
   type FoundJson,
   type JsonScanOptions,
-} from '../../src/platform/json-scan.ts';
+} from '../../../src/platform/json/scan.ts';
 
 const FIND = { id: {}, error: { code: {} }, result: { content: {}, isError: {} }, __proto__: {} };
 /** In a literal, `__proto__` would be the prototype. */

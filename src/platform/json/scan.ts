@@ -1,5 +1,5 @@
-import { Action, NEXT, State } from './json-grammar.ts';
-import { MAX_JSON_DEPTH } from './json-limits.ts';
+import { Action, NEXT, State } from './grammar.ts';
+import { MAX_JSON_DEPTH } from './limits.ts';
 import { Utf8Check } from './utf8-check.ts';
 
 /** The names of members to find, of at most 64 ASCII characters, each with the names to find inside its value. */
