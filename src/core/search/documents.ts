@@ -107,7 +107,8 @@ export async function termsInSlices(documents: ServerDocuments, pause: Pause): P
 /** Unless something was cut off, `whole` consists of the texts of the parts: they are not read twice. */
 function withWhole({ whole, parts }: ServerDocuments, terms: readonly (readonly string[])[]): ServerTerms {
   const joined = parts.reduce((length, { keywords }) => length + keywords.length + 1, -1);
-  return { whole: whole.length === joined ? terms.flat() : tokenize(whole), parts: terms };
+  const isJoined = whole.length === joined && joined < MAX_WHOLE_LENGTH;
+  return { whole: isJoined ? terms.flat() : tokenize(whole), parts: terms };
 }
 
 /** Longer runs are encoded data, not words. */

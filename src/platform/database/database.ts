@@ -135,8 +135,13 @@ async function createWhole<T>(target: string, make: (folder: string) => Promise<
 const INITDB = `
 import { PGlite } from '@electric-sql/pglite';
 process.stdin.on('close', () => process.exit(1)).resume();
-await (await PGlite.create(JSON.parse(process.argv[1]))).close();
-process.exit();`;
+try {
+  await (await PGlite.create(JSON.parse(process.argv[1]))).close();
+  process.exit();
+} catch (error) {
+  // Emscripten's ENOSPC has no message.
+  process.stderr.write(error.errno === 51 ? 'no space is left there' : String(error.stack), () => process.exit(1));
+}`;
 
 /**
  * Runs initdb in a short-lived child, because it takes hundreds of megabytes that a process never gives back. It is over before

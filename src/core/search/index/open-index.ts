@@ -28,7 +28,7 @@ interface OpenIndexOptions {
   readonly shippedVectors: string;
   /** Absent: the embedded index. */
   readonly meilisearch: MeilisearchAddress | undefined;
-  /** The local embedder, which the caller closes after the index, or the API of one. */
+  /** The local embedder, which is closed with the index, or the API of one. */
   readonly embedding: Promise<LocalEmbedder> | EmbeddingApiConfig;
   readonly embeddingLimits?: Partial<EmbeddingLimits> | undefined;
 }
@@ -74,7 +74,8 @@ export async function openSearchIndex(options: OpenIndexOptions): Promise<OpenIn
             limits: options.embeddingLimits,
           }),
         };
-  if (embedder instanceof OpenAiEmbedder) opened.defer(() => embedder.close());
+  // Before the caller waits for changes of the catalogue, which would otherwise embed all their texts first.
+  opened.defer(() => embedder.close());
   const shippedVectors = embedder instanceof OpenAiEmbedder ? undefined : options.shippedVectors;
   const readServers = async (ids: readonly string[]) => [...(await catalogue.read(ids)).values()];
   const context = { ...options, embedder, shippedVectors, degraded: instead, readServers };
