@@ -8,42 +8,58 @@ const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana
 const IN_EMAIL = String.raw`[[\p{L}\p{N}\p{M}_.+\-]--${UNSPACED}]`;
 const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 
-/** A capitalized word, in which a full stop may stand, as in "Monday.com". */
-const NAME = String.raw`\p{Lu}(?:[^\s,;:!?.]|\.(?=\S))*`;
-/** A name of one or more words, or several of which none is wanted. */
-const NAMES = String.raw`${NAME}(?:\s+(?:(?:or|nor|oder|ou|of|lub)\s+)?${NAME})*`;
-const ENGLISH_PREPOSITIONS = String.raw`(?:\s+(?:for|in|on|via|with|using|by|through|from|the))*`;
+/** A capitalized word, which may be marked, and in which a full stop may stand, as in "Monday.com". */
+const WORD_OF_NAME = String.raw`["'“„«\x60*@]?\p{Lu}(?:[^\s,;:!?.()]|\.(?=\S))*`;
+const NAME = String.raw`${WORD_OF_NAME}(?:\s+${WORD_OF_NAME})*`;
+/** One name, or several of which none is wanted. After "and", something else may follow: "not in Jira and Slack gets the link". */
+const NAMES = String.raw`${NAME}(?:(?:,\s*${NAME})*(?:,?\s+(?:or|nor|oder|ou|of|lub|eller|o)\s+${NAME})+|(?:(?:,\s*${NAME})+,)?\s+(?:and|und|et|y|e|en|i|och)\s+${NAME}(?=\s*(?:[.,;:!?)]|$)))?`;
+
+const ANY_NAME = new RegExp(NAME, 'gu');
+
+const anyOf = (words: string) => String.raw`(?:\s+(?:${words}))*`;
+const ENGLISH = anyOf('for|in|on|via|with|using|by|through|from|the|our|my');
+const GERMAN = anyOf('in|mit|über|per|auf|von|via|bei');
+const FRENCH = anyOf('dans|avec|sur|par|via');
+const SPANISH = anyOf('en|con|por');
+const ITALIAN = anyOf('in|con|su');
+const PORTUGUESE = anyOf('no|na|em|com|pelo|pela');
+const DUTCH = anyOf('in|met|via|op');
+const POLISH = anyOf('w|z|na|przez');
+const SWEDISH = anyOf('i|med|via|på');
 /**
- * Phrases that exclude a name, in English, German, French, Spanish, Italian, Portuguese, Dutch, Polish and Swedish. They are said of the task:
- * "contacts that are not in HubSpot", "I can't work without Slack" and "not only Jira" exclude nothing.
+ * Phrases that exclude a name, with the prepositions that may follow. They are said of the task: "contacts that are not in HubSpot", "I can't
+ * work without Slack" and "not only Jira" exclude nothing.
  */
 const EXCLUDES = [
-  String.raw`(?:[Bb]ut|,)\s+not${ENGLISH_PREPOSITIONS}`,
-  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ww]ithout\s+using|[Aa]void\s+using)${ENGLISH_PREPOSITIONS}`,
-  String.raw`(?<=(?:^|[.,;:!?]|\b(?:and|but|please))\s*)(?:[Nn]ever|[Dd]on['’]t|[Dd]o\s+not)\s+use(?:\s+the)?`,
-  String.raw`(?:[Aa]ber|,)\s+nicht(?:\s+(?:in|mit|über|per|auf|von|via))*`,
-  String.raw`(?:[Mm]ais|,)\s+pas(?:\s+(?:dans|avec|sur|par|via))*`,
-  String.raw`[Pp]ero\s+no(?:\s+(?:en|con|por))*`,
-  String.raw`[Mm]a\s+non(?:\s+(?:in|con|su))*`,
-  String.raw`[Mm]as\s+não(?:\s+(?:no|na|em|com|pelo|pela))*`,
-  String.raw`[Mm]aar\s+niet(?:\s+(?:in|met|via|op))*`,
-  String.raw`[Aa]le\s+nie(?:\s+(?:w|z|na|przez))*`,
-  String.raw`[Mm]en\s+inte(?:\s+(?:i|med|via|på))*`,
-  '[Aa]ußer|[Ss]tatt|[Ss]auf|[Ee]xcepto|[Ee]xceto|[Tt]ranne|[Bb]ehalve|[Oo]prócz|[Uu]tom',
+  String.raw`(?:[Bb]ut(?:\s+please)?|[,;(–—])\s*(?:not|never)${ENGLISH}`,
+  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ss]omething\s+other\s+than|[Ww]ithout\s+using|[Aa]void\s+using)${ENGLISH}`,
+  String.raw`(?<=(?:^|[.,;:!?]|\b(?:and|but|please))\s*)(?:[Nn]ever|[Dd]on['’]?t|[Dd]o\s+not)\s+use${ENGLISH}`,
+  String.raw`(?:(?:[Aa]ber|,)\s+nicht|[Aa]ußer|(?:[Aa]n)?[Ss]tatt)${GERMAN}`,
+  String.raw`(?:(?:[Mm]ais|,)\s+pas|[Ss]auf)${FRENCH}`,
+  String.raw`(?:[Pp]ero\s+no|[Ee]xcepto)${SPANISH}`,
+  String.raw`(?:[Mm]a\s+non|[Tt]ranne)${ITALIAN}`,
+  String.raw`(?:[Mm]as\s+não|[Ee]xceto)${PORTUGUESE}`,
+  String.raw`(?:[Mm]aar\s+niet|[Bb]ehalve)${DUTCH}`,
+  String.raw`(?:[Aa]le\s+nie|[Oo]prócz)${POLISH}`,
+  String.raw`(?:[Mm]en\s+inte|[Uu]tom)${SWEDISH}`,
 ].join('|');
 const EXCLUSION = new RegExp(
-  String.raw`(?:(?<![\p{L}\p{N}])|(?=,))(?:(?:${EXCLUDES})\s+${NAMES}|[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte))`,
+  String.raw`(?:(?<![\p{L}\p{N}])|(?=[,;(–—]))(?:(?:${EXCLUDES})\s+${NAMES}|[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte))`,
   'gu',
 );
 
 /**
- * Splits a query into what may name a server that is wanted, and what it excludes ("without using PayPal", "but not in Jira", "no Slack, please").
- * E-mail addresses are in neither: they name people and not the services that carry their mail.
+ * Splits a query into what is wanted, and what it excludes ("without using PayPal", "but not in Jira", "no Slack, please"). Nothing is
+ * excluded by a query that says nothing else.
  */
 export function wantedAndExcluded(query: string): { readonly wanted: string; readonly excluded: string } {
-  const asked = query.replace(EMAIL, ' ');
-  return { wanted: asked.replace(EXCLUSION, ' '), excluded: (asked.match(EXCLUSION) ?? []).join(', ') };
+  const wanted = query.replace(EXCLUSION, ' ').trim();
+  if (!/[\p{L}\p{N}]/u.test(wanted)) return { wanted: query, excluded: '' };
+  return { wanted, excluded: (query.match(EXCLUSION) ?? []).join(', ') };
 }
+
+/** Removes e-mail addresses: they name people and not the services that carry their mail. */
+export const withoutAddresses = (query: string): string => query.replace(EMAIL, ' ');
 
 /** Removes a trailing parenthesis from a server's name: "DefiLlama (unofficial)" becomes "DefiLlama". */
 const withoutBrackets = (name: string): string => name.replace(/\s*\([^()]*\)\s*$/, '');
@@ -55,6 +71,8 @@ export interface NameForms {
   readonly lower: string;
   /** The words in lower case, each between spaces. */
   readonly spaced: string;
+  /** The same with the parenthesis. */
+  readonly whole: string;
   /** The terms of each spelling: as written, in lower case, and both without a trailing parenthesis. */
   readonly spellings: readonly ReadonlySet<string>[];
 }
@@ -65,7 +83,7 @@ export function formsOf(serverName: string): NameForms {
   const spellings = [...new Set([serverName, serverName.toLowerCase(), short, lower])]
     .map(spelling => new Set(tokenize(spelling)))
     .filter(({ size }) => size > 0);
-  return { short, lower, spaced: spaced(short), spellings };
+  return { short, lower, spaced: spaced(short), whole: spaced(serverName), spellings };
 }
 
 /** Returns a function that tells whether the query is a server's name, in any spelling, without other words. */
@@ -121,6 +139,20 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
     (name.length > MIN_NAME &&
       asked.includes(name) &&
       !(isOneWord(name) ? isOrdinary : isOrdinaryText)(name.trim()));
+}
+
+/**
+ * Returns a function that tells whether a server is excluded: by its name, or by one that is a part of it, as "Google" is of
+ * "Google Calendar". A part that is an ordinary word excludes nothing.
+ * @param excluded as of `wantedAndExcluded`
+ */
+export function excludedMatcher(excluded: string): (name: NameForms) => boolean {
+  if (excluded === '') return () => false;
+  const isNamed = namedMatcher(excluded);
+  const parts = (excluded.match(ANY_NAME) ?? [])
+    .map(spaced)
+    .filter(words => words.length > MIN_NAME && !(isOneWord(words) && isOrdinary(words.trim())));
+  return name => isNamed(name) || parts.some(words => name.whole.includes(words));
 }
 
 /** Matches an address without scheme and path, in lower case. */

@@ -11,9 +11,11 @@ import {
   formsOf,
   Integrations,
   isFromRegistry,
+  excludedMatcher,
   namedMatcher,
   pinFirst,
   wantedAndExcluded,
+  withoutAddresses,
   type NameForms,
 } from './names.ts';
 import {
@@ -59,12 +61,17 @@ interface RankOptions {
   readonly count?: number;
   /** true: ranks the candidates also if none can probably serve the query */
   readonly isForced?: boolean;
+  /** The part of the request that excludes servers; empty if none does. */
+  readonly excluded: string;
   /** true: no place for a general search of the web is wanted */
   readonly isClause?: boolean;
 }
 
 /** Which candidates a query names. */
-interface Naming extends ReturnType<typeof wantedAndExcluded> {
+interface Naming {
+  /** What is wanted, and names nobody's address. */
+  readonly query: string;
+  readonly excluded: string;
   /** Those whose id or name, in any spelling, is all that is wanted. */
   readonly called: ReadonlySet<string>;
   /** Those with a name among the words of what is wanted. */
@@ -133,8 +140,12 @@ export class Ranker {
    * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
   async rank({ query, limit }: Question): Promise<readonly RankedServer[]> {
-    const asked = this.#parts.index.ask(query);
-    const [found, best] = await Promise.all([this.#ranked(asked), this.#bestOfClauses(asked)]);
+    const { wanted, excluded } = wantedAndExcluded(query);
+    const asked = this.#parts.index.ask(wanted);
+    const [found, best] = await Promise.all([
+      this.#ranked(asked, { excluded }),
+      this.#bestOfClauses(asked, excluded),
+    ]);
     const { table, general } = found;
     const searches = general ? await this.#generalSearches().catch(() => []) : [];
     const servers = found.isAnswerable || searches.length > 0 ? found.servers : [];
@@ -180,12 +191,12 @@ export class Ranker {
   }
 
   /** Returns the best server for each clause of a query. */
-  async #bestOfClauses({ clauses }: Asked): Promise<FusedServer[]> {
+  async #bestOfClauses({ clauses }: Asked, excluded: string): Promise<FusedServer[]> {
     const { index } = this.#parts;
     // During an outage, more searches would only take longer.
     if (index.degraded !== undefined) return [];
     const ranked = await Promise.all(
-      clauses.map(clause => this.#ranked(clause, OF_A_CLAUSE).catch(() => NOTHING)),
+      clauses.map(clause => this.#ranked(clause, { ...OF_A_CLAUSE, excluded }).catch(() => NOTHING)),
     );
     // Without vectors, every clause would have a server.
     if (index.degraded !== undefined) return [];
@@ -198,16 +209,21 @@ export class Ranker {
     const among = (one: { readonly serverId: string }) => one.serverId === serverId;
     const own = ranking.find(among);
     if (own) return { ranking, own, isAnswerable: true };
-    const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true };
-    const { servers, table, isAnswerable: mayServe } = await this.#ranked(this.#parts.index.ask(query), wide);
+    const { wanted, excluded } = wantedAndExcluded(query);
+    const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true, excluded };
+    const {
+      servers,
+      table,
+      isAnswerable: mayServe,
+    } = await this.#ranked(this.#parts.index.ask(wanted), wide);
     const turnedAway = servers.find(among);
     const isAnswerable = mayServe || ranking.length > 0;
     return { ranking, own: turnedAway && shown(turnedAway, table), isAnswerable };
   }
 
-  async #ranked(asked: Asked, { count, isForced, isClause }: RankOptions = {}): Promise<Ranked> {
+  async #ranked(asked: Asked, { count, isForced, isClause, excluded }: RankOptions): Promise<Ranked> {
     const { index } = this.#parts;
-    const { wanted, excluded } = wantedAndExcluded(asked.text);
+    const query = withoutAddresses(asked.text);
     const { candidates: found, vectors } = await traced(
       'index',
       () => index.find(asked, count),
@@ -215,11 +231,11 @@ export class Ranker {
     );
     const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
-    const { candidates, called, named, integrated } = this.#withNamed(wanted, corrected);
+    const { candidates, called, named, integrated } = this.#withNamed(query, corrected);
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
     const mayServe = isAnswerable || [called, named, integrated.serverIds].some(({ size }) => size > 0);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
-    const ordered = this.#ordered(candidates, { wanted, excluded, called, named });
+    const ordered = this.#ordered(candidates, { query, excluded, called, named });
     const working = ordered.filter(({ serverId }) => integrated.serverIds.has(serverId));
     const isLed = ordered[0]?.isPinned === true;
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
@@ -234,10 +250,10 @@ export class Ranker {
   /** Returns the active servers among candidates, best first; named ones lead, and those that should not be used come later. */
   #ordered(
     candidates: readonly Candidate[],
-    { wanted, excluded, called, named }: Naming,
+    { query, excluded, called, named }: Naming,
   ): readonly FusedServer[] {
     const { catalogue, use } = this.#parts;
-    const isExcluded = namedMatcher(excluded);
+    const isExcluded = excludedMatcher(excluded);
     const reductionOf = (id: string) => {
       const forms = excluded === '' || named.has(id) ? undefined : this.#nameFormsOf(id);
       return (
@@ -248,7 +264,7 @@ export class Ranker {
     };
     const ranking = this.#exactNames.pinExact(
       this.#withNamedFirst(fuse(candidates, use, { reductionOf }), named),
-      wanted,
+      query,
       id => called.has(id),
       id => !this.#isDead(id),
     );
