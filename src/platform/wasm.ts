@@ -13,8 +13,8 @@ export function compileOptimized(bytes: Uint8Array<ArrayBuffer>): WebAssembly.Mo
 }
 
 /**
- * From now on, WebAssembly keeps the code of V8's baseline compiler, which is as fast for a database. Optimizing one function of
- * Postgres alone, the interpreter of its expressions, takes 600 MB for a second.
+ * From now on, WebAssembly keeps the code of V8's baseline compiler, which is as fast for a database. Optimizing one large function of
+ * Postgres alone takes 600 MB for a second (docs/decisions/0007).
  */
 export function keepBaseline(): void {
   setFlagsFromString('--no-wasm-tier-up');

@@ -139,8 +139,9 @@ try {
   await (await PGlite.create(JSON.parse(process.argv[1]))).close();
   process.exit();
 } catch (error) {
-  // Emscripten's ENOSPC has no message.
-  process.stderr.write(error.errno === 51 ? 'no space is left there' : String(error.stack), () => process.exit(1));
+  // Emscripten's errors have neither message nor stack; this one is ENOSPC.
+  const reason = error.errno === 51 ? 'no space is left there' : (error.stack ?? 'error ' + error.errno);
+  process.stderr.write(reason, () => process.exit(1));
 }`;
 
 /**
