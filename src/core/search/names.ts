@@ -44,18 +44,59 @@ const EXCLUDES = [
   String.raw`(?:[Mm]en\s+inte|[Uu]tom)${SWEDISH}`,
 ].join('|');
 const EXCLUSION = new RegExp(
-  String.raw`(?:(?<![\p{L}\p{N}])|(?=[,;(–—]))(?:(?:${EXCLUDES})\s+${NAMES}|[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte))`,
+  String.raw`(?:(?<![\p{L}\p{N}])|(?=[,;(–—]))(?:(?:${EXCLUDES})\s+${NAMES}|(?<=(?:^|[.,;:!?])\s*)(?:[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte)))`,
   'gu',
 );
+
+/** An exclusion that says the opposite in some requests. */
+interface Ambiguity {
+  readonly of: RegExp;
+  /** Matches the text before it in such a request. */
+  readonly before?: RegExp;
+  /** Matches the text after it in such a request. */
+  readonly after?: RegExp;
+}
+
+const AMBIGUITIES: readonly Ambiguity[] = [
+  // "The contact is in Gmail but not in HubSpot, add it"
+  {
+    of: /^(?:but|aber|mais|pero|ma|mas|maar|ale|men)\s/iu,
+    before: /(?<!\p{L})(?:in|im|on|auf|dans|sur|en|no|na|em|op|w|i|på)\s+["'“„«]?\p{Lu}/u,
+  },
+  // "Play nothing except Spotify"
+  {
+    of: /^(?:except|außer|sauf|excepto|exceto|tranne|behalve|oprócz|utom)\s/iu,
+    before:
+      /(?<!\p{L})(?:nothing|nobody|none|nichts|niemand|rien|personne|nada|nadie|ninguém|niente|nessuno|niets|nic|nikt|inget|ingen|ingenting)(?!\p{L})/iu,
+  },
+  // "Außer Slack soll auch Teams die Nachricht bekommen"
+  {
+    of: /^(?:außer|sauf|excepto|exceto|tranne|behalve|oprócz|utom)\s/iu,
+    after: /(?<!\p{L})(?:auch|aussi|también|também|anche|ook|też|także|również|också|även)(?!\p{L})/iu,
+  },
+  // "Das Meeting findet online statt Zoom Link bitte erstellen"
+  { of: /^statt\s/iu, before: /(?<!\p{L})f[iau]nden?t?(?!\p{L})/iu },
+];
+
+const COURTESIES = /(?<!\p{L})(?:please|thanks|thank\s+you|bitte|danke)(?!\p{L})/giu;
 
 /**
  * Splits a query into what is wanted, and what it excludes ("without using PayPal", "but not in Jira", "no Slack, please"). Nothing is
  * excluded by a query that says nothing else.
  */
 export function wantedAndExcluded(query: string): { readonly wanted: string; readonly excluded: string } {
-  const wanted = query.replace(EXCLUSION, ' ').trim();
-  if (!/[\p{L}\p{N}]/u.test(wanted)) return { wanted: query, excluded: '' };
-  return { wanted, excluded: (query.match(EXCLUSION) ?? []).join(', ') };
+  const excluded: string[] = [];
+  const wanted = query.replace(EXCLUSION, (phrase: string, at: number) => {
+    const [before, after] = [query.slice(0, at), query.slice(at + phrase.length)];
+    const saysOpposite = AMBIGUITIES.some(
+      one => one.of.test(phrase) && (one.before?.test(before) === true || one.after?.test(after) === true),
+    );
+    if (saysOpposite) return phrase;
+    excluded.push(phrase);
+    return ' ';
+  });
+  if (!/[\p{L}\p{N}]/u.test(wanted.replace(COURTESIES, ''))) return { wanted: query, excluded: '' };
+  return { wanted: excluded.length === 0 ? query : wanted.trim(), excluded: excluded.join(', ') };
 }
 
 /** Removes e-mail addresses: they name people and not the services that carry their mail. */

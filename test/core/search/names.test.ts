@@ -74,6 +74,17 @@ describe('wantedAndExcluded', () => {
     'instead of opening Jira myself',
     'but not in Jira',
     'mail Ann@Example.com',
+    'Ich habe kein GitHub Issue, bitte anlegen',
+    'I see no Stripe Payment, please check it',
+    'Keine Rechnung bitte',
+    'Der Kontakt ist in Gmail, aber nicht in HubSpot, bitte dort anlegen',
+    'El contacto está en Gmail pero no en HubSpot, añádelo',
+    'Kontakt jest w Gmailu ale nie w HubSpot, dodaj go',
+    'which customers are in Stripe but not in QuickBooks',
+    'nothing except Spotify should play',
+    'niente tranne Spotify',
+    'Außer Slack soll auch Teams die Nachricht bekommen',
+    'Das Meeting findet online statt Zoom Link bitte erstellen',
   ])('finds nothing excluded in "%s"', query => {
     expect(wantedAndExcluded(query)).toEqual({ wanted: query, excluded: '' });
   });
