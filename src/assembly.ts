@@ -71,7 +71,7 @@ export interface Switchboard extends AsyncDisposable {
   readonly indexed: Promise<void>;
 }
 
-/** What is open before the database and all parts: the data folder, which is locked unless another worker has locked it. */
+/** The base of all parts, open before the database: the data folder is locked, by this process or another worker. */
 export interface Foundation {
   readonly config: Config;
   readonly options: StartOptions;
@@ -136,7 +136,7 @@ type SearchParts = Awaited<ReturnType<typeof openSearch>>;
 type ProxyParts = ReturnType<typeof openProxy>;
 type Upkeep = Awaited<ReturnType<typeof openUpkeep>>;
 
-/** What is opened or read while the database is being created or opened. */
+/** The things that are opened or read while the database is being created or opened. */
 interface Ahead {
   readonly embedding: Promise<LocalEmbedder> | EmbeddingApiConfig;
   readonly initial: Promise<InitialCatalogue> | undefined;

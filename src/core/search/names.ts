@@ -75,7 +75,7 @@ const AMBIGUITIES: readonly Ambiguity[] = [
     after: /(?<!\p{L})(?:auch|aussi|también|também|anche|ook|też|także|również|också|även)(?!\p{L})/iu,
   },
   // "Das Meeting findet online statt Zoom Link bitte erstellen"
-  { of: /^statt\s/iu, before: /(?<!\p{L})f[iau]nden?t?(?!\p{L})/iu },
+  { of: /^statt\s/iu, before: /(?<!\p{L})(?:finde[nt]?|fand(?:en)?)(?!\p{L})/iu },
 ];
 
 const COURTESIES = /(?<!\p{L})(?:please|thanks|thank\s+you|bitte|danke)(?!\p{L})/giu;
@@ -95,8 +95,9 @@ export function wantedAndExcluded(query: string): { readonly wanted: string; rea
     excluded.push(phrase);
     return ' ';
   });
-  if (!/[\p{L}\p{N}]/u.test(wanted.replace(COURTESIES, ''))) return { wanted: query, excluded: '' };
-  return { wanted: excluded.length === 0 ? query : wanted.trim(), excluded: excluded.join(', ') };
+  const isAll = !/[\p{L}\p{N}]/u.test(wanted.replace(COURTESIES, ''));
+  if (excluded.length === 0 || isAll) return { wanted: query, excluded: '' };
+  return { wanted: wanted.trim(), excluded: excluded.join(', ') };
 }
 
 /** Removes e-mail addresses: they name people and not the services that carry their mail. */
@@ -112,7 +113,7 @@ export interface NameForms {
   readonly lower: string;
   /** The words in lower case, each between spaces. */
   readonly spaced: string;
-  /** The same with the parenthesis. */
+  /** The words of the whole name, with its parenthesis, likewise. */
   readonly whole: string;
   /** The terms of each spelling: as written, in lower case, and both without a trailing parenthesis. */
   readonly spellings: readonly ReadonlySet<string>[];

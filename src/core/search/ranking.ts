@@ -8,10 +8,10 @@ import type { Asked, Candidate, Findings, SearchIndex } from './index/search-ind
 import {
   calledMatcher,
   ExactNames,
+  excludedMatcher,
   formsOf,
   Integrations,
   isFromRegistry,
-  excludedMatcher,
   namedMatcher,
   pinFirst,
   wantedAndExcluded,
@@ -69,7 +69,7 @@ interface RankOptions {
 
 /** Which candidates a query names. */
 interface Naming {
-  /** What is wanted, and names nobody's address. */
+  /** The wanted part of the query, without e-mail addresses. */
   readonly query: string;
   readonly excluded: string;
   /** Those whose id or name, in any spelling, is all that is wanted. */
