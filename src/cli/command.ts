@@ -23,7 +23,7 @@ interface Option {
 }
 
 interface Described {
-  /** Names of positional arguments. A trailing `?` marks an optional one, `*` a repeatable one. */
+  /** Names of positional arguments. A trailing `?` marks an optional one, `*` any number, `+` at least one. */
   readonly args: readonly string[];
   readonly options?: Readonly<Record<string, Option>>;
   /** Markdown for docs/cli.md, with links relative to docs/; `--help` strips the markup. */

@@ -48,7 +48,7 @@ async function dispatch(
     return 0;
   }
   if (first === 'help' || argv.includes('--help') || argv.includes('-h')) {
-    io.print(usage());
+    io.print(helpOn(first));
     return 0;
   }
   if (first === WORKER) return work(readConfig(env), Number(second));
@@ -131,7 +131,7 @@ async function run(
 }
 
 function takes({ args }: Command | DatabaseCommand, count: number): boolean {
-  const isEndless = args.some(arg => arg.endsWith('*'));
+  const isEndless = args.some(arg => /[*+]$/.test(arg));
   const required = args.filter(arg => !/[?*]$/.test(arg)).length;
   return count >= required && (isEndless || count <= args.length);
 }
@@ -148,13 +148,36 @@ function parse(argv: readonly string[], command: Command | DatabaseCommand) {
     const { positionals, values } = parseArgs({ args: [...argv], options, allowPositionals: true });
     return { args: positionals, options: values as Invocation['options'] };
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    throw new UsageError(
+      unknownOption(error, Object.keys({ ...own, ...SHARED_OPTIONS })) ??
+        (error instanceof Error ? error.message : String(error)),
+    );
   }
+}
+
+/** Returns what to say of an option that a command does not have; undefined for another error. */
+function unknownOption(error: unknown, known: readonly string[]): string | undefined {
+  const [, given] = /^Unknown option '(-\S+)'/.exec(error instanceof Error ? error.message : '') ?? [];
+  if (given === undefined) return undefined;
+  const [meant] = nearest(given, known, 1);
+  const hint =
+    meant === undefined
+      ? ` The options are ${known.map(name => `--${name}`).join(', ')}.`
+      : ` Did you mean --${meant}?`;
+  return `unknown option ${given}.${hint} If it is text, put -- before it.`;
 }
 
 /** Returns a command with its arguments, optional ones in brackets. */
 export const synopsis = (name: string, { args }: Command | DatabaseCommand): string =>
-  [name, ...args.map(arg => arg.replace(/^(.*)\?$/, '[$1]').replace(/^(.*)\*$/, '[$1…]'))].join(' ');
+  [
+    name,
+    ...args.map(arg =>
+      arg
+        .replace(/^(.*)\?$/, '[$1]')
+        .replace(/^(.*)\*$/, '[$1…]')
+        .replace(/\+$/, '…'),
+    ),
+  ].join(' ');
 
 /** Removes the markup of a help text: code marks and links. */
 const plain = (help: string) => help.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').replaceAll('`', '');
@@ -169,11 +192,24 @@ function usageOf(name: string, command: Command | DatabaseCommand): string {
     .trimEnd();
 }
 
+const rowsOf = (some: readonly (readonly [string, Command | DatabaseCommand])[]) =>
+  some.map(([name, command]) => [`  ${synopsis(name, command)}`, plain(command.help)]);
+
+/** Returns the usage of the commands that begin with a word; of all if none does. */
+function helpOn(word: string): string {
+  const group = Object.entries(commands).filter(([name]) => name.startsWith(`${word} `));
+  if (group.length === 0) return usage();
+  return [
+    `Usage: switchboard ${word} COMMAND [OPTIONS]`,
+    '',
+    table(rowsOf(group)),
+    '',
+    `switchboard ${word} COMMAND --help shows the options of one. switchboard --help lists all commands.`,
+  ].join('\n');
+}
+
 function usage(): string {
-  const rows = Object.entries(commands).map(([name, command]) => [
-    `  ${synopsis(name, command)}`,
-    plain(command.help),
-  ]);
+  const rows = rowsOf(Object.entries(commands));
   return [
     'Usage: switchboard [COMMAND] [OPTIONS]',
     '',

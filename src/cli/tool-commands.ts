@@ -161,18 +161,18 @@ const NOTHING_FITS = `No server in the catalogue matches. Search in English for 
 Or search for a server by its name.`;
 
 const search: Command = {
-  args: ['QUERY'],
+  args: ['QUERY+'],
   options: {
     limit: { type: 'string', help: 'How many servers to show, 1 to 50. Default: 10.' },
     explain: { type: 'boolean', help: 'Shows what each score is made of: meaning, words and use.' },
   },
   help: 'Searches the catalogue.',
-  async run({ admin, args: [query = ''], options }) {
+  async run({ admin, args, options }) {
     const limit = options['limit'];
     if (limit !== undefined && !/^\d+$/.test(String(limit)))
       throw new UsageError('--limit must be a whole number from 1 to 50');
     const explain = options['explain'] === true;
-    const json = { query, ...(limit === undefined ? {} : { limit: Number(limit) }), explain };
+    const json = { query: args.join(' '), ...(limit === undefined ? {} : { limit: Number(limit) }), explain };
     const found = (await admin.request('POST', '/search', { json })) as Found;
     const blocks = found.servers.map(server => {
       const { id, name, description, final_score, deprecated, health, access } = server;

@@ -84,7 +84,7 @@ describe.each(['with a running server', 'without one'] as const)('commands %s', 
     expect(imported.stderr).toContain('ignored unknown fields: colour\n');
 
     expect((await run(['keys', 'list'], env)).stderr).toBe('');
-    const found = await run(['search', 'tell me about glaciers', '--limit', '1', '--json'], env);
+    const found = await run(['search', 'tell', 'me', 'about', 'glaciers', '--limit', '1', '--json'], env);
     expect(JSON.parse(found.stdout).servers[0].id).toBe('glaciers');
 
     expect((await run(['catalogue', 'deactivate', 'glaciers'], env)).code).toBe(0);
@@ -342,7 +342,8 @@ describe('mistakes', () => {
     [['frobnicate'], 2, /unknown command "frobnicate"/],
     [['keys'], 2, /unknown command "keys".* keys create, keys list, /],
     [['catalogue', 'show'], 2, /usage: switchboard catalogue show ID/],
-    [['keys', 'create', '--colour', 'red'], 2, /Unknown option '--colour'/],
+    [['keys', 'create', '--colour', 'red'], 2, /unknown option --colour\. The options are --name, .*--json/],
+    [['search', '--limt', '3', 'rain'], 2, /unknown option --limt\. Did you mean --limit\?/],
     [['call', 'x', 'y', '{broken'], 2, /must be a JSON object, .* not \{broken/],
     [['catalogue', 'show', 'nobody'], 1, /No server has the id "nobody"/],
     [['keys', 'revoke', 'nobody'], 1, /No API key has the id "nobody"/],
@@ -401,7 +402,14 @@ describe('mistakes', () => {
     });
   });
 
-  it.each(['--help', 'keys --help', 'serve --help'])('%s lists every command', async words => {
+  it('keys --help lists the commands for keys', async () => {
+    const { code, stdout } = await run(['keys', '--help'], {});
+    expect(code).toBe(0);
+    expect(stdout).toContain('keys create');
+    expect(stdout).not.toContain('catalogue import');
+  });
+
+  it.each(['--help', 'serve --help'])('%s lists every command', async words => {
     const { code, stdout } = await run(words.split(' '), {});
     expect(code).toBe(0);
     for (const name of ['serve', 'keys create', 'catalogue import', 'search', 'call'])

@@ -72,7 +72,11 @@ const mcpCall = endpoint({
   bodySchema: z.strictObject({
     server_id: serverId,
     method: z
-      .string(wrongType('must be a string: a JSON-RPC method name'))
+      .string(
+        wrongType(
+          'must be a string: a JSON-RPC method, such as tools/list. To call a tool by its name, use POST /v1/mcp/tools/call',
+        ),
+      )
       .min(1)
       .max(256)
       .meta({ examples: ['tools/list'] }),
