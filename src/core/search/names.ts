@@ -8,98 +8,6 @@ const UNSPACED = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana
 const IN_EMAIL = String.raw`[[\p{L}\p{N}\p{M}_.+\-]--${UNSPACED}]`;
 const EMAIL = new RegExp(`(?<!${IN_EMAIL})${IN_EMAIL}+@${IN_EMAIL}+`, 'gv');
 
-/** A capitalized word, which may be marked, and in which a full stop may stand, as in "Monday.com". */
-const WORD_OF_NAME = String.raw`["'“„«\x60*@]?\p{Lu}(?:[^\s,;:!?.()]|\.(?=\S))*`;
-const NAME = String.raw`${WORD_OF_NAME}(?:\s+${WORD_OF_NAME})*`;
-/** One name, or several of which none is wanted. After "and", something else may follow: "not in Jira and Slack gets the link". */
-const NAMES = String.raw`${NAME}(?:(?:,\s*${NAME})*(?:,?\s+(?:or|nor|oder|ou|of|lub|eller|o)\s+${NAME})+|(?:(?:,\s*${NAME})+,)?\s+(?:and|und|et|y|e|en|i|och)\s+${NAME}(?=\s*(?:[.,;:!?)]|$)))?`;
-
-const ANY_NAME = new RegExp(NAME, 'gu');
-
-const anyOf = (words: string) => String.raw`(?:\s+(?:${words}))*`;
-const ENGLISH = anyOf('for|in|on|via|with|using|by|through|from|the|our|my');
-const GERMAN = anyOf('in|mit|über|per|auf|von|via|bei');
-const FRENCH = anyOf('dans|avec|sur|par|via');
-const SPANISH = anyOf('en|con|por');
-const ITALIAN = anyOf('in|con|su');
-const PORTUGUESE = anyOf('no|na|em|com|pelo|pela');
-const DUTCH = anyOf('in|met|via|op');
-const POLISH = anyOf('w|z|na|przez');
-const SWEDISH = anyOf('i|med|via|på');
-/**
- * Phrases that exclude a name, with the prepositions that may follow. They are said of the task: "contacts that are not in HubSpot", "I can't
- * work without Slack" and "not only Jira" exclude nothing.
- */
-const EXCLUDES = [
-  String.raw`(?:[Bb]ut(?:\s+please)?|[,;(–—])\s*(?:not|never)${ENGLISH}`,
-  String.raw`(?:[Ee]xcept|[Ee]xcluding|[Rr]ather\s+than|[Ii]nstead\s+of|[Ss]omething\s+other\s+than|[Ww]ithout\s+using|[Aa]void\s+using)${ENGLISH}`,
-  String.raw`(?<=(?:^|[.,;:!?]|\b(?:and|but|please))\s*)(?:[Nn]ever|[Dd]on['’]?t|[Dd]o\s+not)\s+use${ENGLISH}`,
-  String.raw`(?:(?:[Aa]ber|,)\s+nicht|[Aa]ußer|(?:[Aa]n)?[Ss]tatt)${GERMAN}`,
-  String.raw`(?:(?:[Mm]ais|,)\s+pas|[Ss]auf)${FRENCH}`,
-  String.raw`(?:[Pp]ero\s+no|[Ee]xcepto)${SPANISH}`,
-  String.raw`(?:[Mm]a\s+non|[Tt]ranne)${ITALIAN}`,
-  String.raw`(?:[Mm]as\s+não|[Ee]xceto)${PORTUGUESE}`,
-  String.raw`(?:[Mm]aar\s+niet|[Bb]ehalve)${DUTCH}`,
-  String.raw`(?:[Aa]le\s+nie|[Oo]prócz)${POLISH}`,
-  String.raw`(?:[Mm]en\s+inte|[Uu]tom)${SWEDISH}`,
-].join('|');
-const EXCLUSION = new RegExp(
-  String.raw`(?:(?<![\p{L}\p{N}])|(?=[,;(–—]))(?:(?:${EXCLUDES})\s+${NAMES}|(?<=(?:^|[.,;:!?])\s*)(?:[Nn]o\s+${NAMES}(?=,?\s+please)|[Kk]eine?n?\s+${NAMES}(?=,?\s+bitte)))`,
-  'gu',
-);
-
-/** An exclusion that says the opposite in some requests. */
-interface Ambiguity {
-  readonly of: RegExp;
-  /** Matches the text before it in such a request. */
-  readonly before?: RegExp;
-  /** Matches the text after it in such a request. */
-  readonly after?: RegExp;
-}
-
-const AMBIGUITIES: readonly Ambiguity[] = [
-  // "The contact is in Gmail but not in HubSpot, add it"
-  {
-    of: /^(?:but|aber|mais|pero|ma|mas|maar|ale|men)\s/iu,
-    before: /(?<!\p{L})(?:in|im|on|auf|dans|sur|en|no|na|em|op|w|i|på)\s+["'“„«]?\p{Lu}/u,
-  },
-  // "Play nothing except Spotify"
-  {
-    of: /^(?:except|außer|sauf|excepto|exceto|tranne|behalve|oprócz|utom)\s/iu,
-    before:
-      /(?<!\p{L})(?:nothing|nobody|none|nichts|niemand|rien|personne|nada|nadie|ninguém|niente|nessuno|niets|nic|nikt|inget|ingen|ingenting)(?!\p{L})/iu,
-  },
-  // "Außer Slack soll auch Teams die Nachricht bekommen"
-  {
-    of: /^(?:außer|sauf|excepto|exceto|tranne|behalve|oprócz|utom)\s/iu,
-    after: /(?<!\p{L})(?:auch|aussi|también|também|anche|ook|też|także|również|också|även)(?!\p{L})/iu,
-  },
-  // "Das Meeting findet online statt Zoom Link bitte erstellen"
-  { of: /^statt\s/iu, before: /(?<!\p{L})(?:finde[nt]?|fand(?:en)?)(?!\p{L})/iu },
-];
-
-const COURTESIES = /(?<!\p{L})(?:please|thanks|thank\s+you|bitte|danke)(?!\p{L})/giu;
-
-/**
- * Splits a query into what is wanted, and what it excludes ("without using PayPal", "but not in Jira", "no Slack, please"). Nothing is
- * excluded by a query that says nothing else.
- */
-export function wantedAndExcluded(query: string): { readonly wanted: string; readonly excluded: string } {
-  const excluded: string[] = [];
-  const wanted = query.replace(EXCLUSION, (phrase: string, at: number) => {
-    const [before, after] = [query.slice(0, at), query.slice(at + phrase.length)];
-    const saysOpposite = AMBIGUITIES.some(
-      one => one.of.test(phrase) && (one.before?.test(before) === true || one.after?.test(after) === true),
-    );
-    if (saysOpposite) return phrase;
-    excluded.push(phrase);
-    return ' ';
-  });
-  const isAll = !/[\p{L}\p{N}]/u.test(wanted.replace(COURTESIES, ''));
-  if (excluded.length === 0 || isAll) return { wanted: query, excluded: '' };
-  return { wanted: wanted.trim(), excluded: excluded.join(', ') };
-}
-
 /** Removes e-mail addresses: they name people and not the services that carry their mail. */
 export const withoutAddresses = (query: string): string => query.replace(EMAIL, ' ');
 
@@ -176,25 +84,7 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
   const asked = spaced(query);
   const addresses = new Set(query.toLowerCase().match(ADDRESS));
   return ({ short, lower, spaced: name }) =>
-    isMentioned(short) ||
-    addresses.has(lower) ||
-    (name.length > MIN_NAME &&
-      asked.includes(name) &&
-      !(isOneWord(name) ? isOrdinary : isOrdinaryText)(name.trim()));
-}
-
-/**
- * Returns a function that tells whether a server is excluded: by its name, or by one that is a part of it, as "Google" is of
- * "Google Calendar". A part that is an ordinary word excludes nothing.
- * @param excluded as of `wantedAndExcluded`
- */
-export function excludedMatcher(excluded: string): (name: NameForms) => boolean {
-  if (excluded === '') return () => false;
-  const isNamed = namedMatcher(excluded);
-  const parts = (excluded.match(ANY_NAME) ?? [])
-    .map(spaced)
-    .filter(words => words.length > MIN_NAME && !(isOneWord(words) && isOrdinary(words.trim())));
-  return name => isNamed(name) || parts.some(words => name.whole.includes(words));
+    isMentioned(short) || addresses.has(lower) || (asked.includes(name) && isDistinctive(name));
 }
 
 /** Matches an address without scheme and path, in lower case. */
@@ -212,6 +102,13 @@ const isOrdinary = (word: string): boolean => ORDINARY_NAMES.has(word) || isOrdi
 /** @param words like `spaced` */
 const isOneWord = (words: string): boolean => !words.trim().includes(' ');
 
+/**
+ * Returns whether words tell of a name by themselves: if they have two characters, and are no ordinary text.
+ * @param words like `spaced`
+ */
+export const isDistinctive = (words: string): boolean =>
+  words.length > MIN_NAME && !(isOneWord(words) ? isOrdinary : isOrdinaryText)(words.trim());
+
 /** Two characters and the spaces around them. */
 const MIN_NAME = 4;
 
@@ -221,7 +118,7 @@ const WORD = new RegExp(String.raw`[[\p{L}\p{N}\p{M}]--${UNSPACED}]+|${UNSPACED}
 const wordsOf = (text: string): readonly string[] => text.normalize('NFC').toLowerCase().match(WORD) ?? [];
 
 /** Returns the words of a text in lower case, each between spaces. */
-const spaced = (text: string): string => ` ${wordsOf(text).join(' ')} `;
+export const spaced = (text: string): string => ` ${wordsOf(text).join(' ')} `;
 
 function beginsSentence(query: string, at: number): boolean {
   let before = at - 1;
@@ -236,6 +133,8 @@ function beginsSentence(query: string, at: number): boolean {
 export class ExactNames {
   readonly #catalogue: Pick<Catalogue, 'active' | 'get'>;
   #byName = new Map<string, string[]>();
+  /** The distinctive words of all names; undefined until somebody asks for one. */
+  #words: Set<string> | undefined;
   #epoch = -1;
 
   constructor(catalogue: Pick<Catalogue, 'active' | 'get'>) {
@@ -247,11 +146,22 @@ export class ExactNames {
    * @param epoch of the search index: if it changes, the names are read again
    */
   idsFor(query: string, epoch: number): string[] {
-    if (epoch !== this.#epoch) this.#read();
-    this.#epoch = epoch;
+    this.#update(epoch);
     const called = query.toLowerCase();
     const id = this.#catalogue.get(called)?.active ? [called] : [];
     return [...new Set([...id, ...(this.#byName.get(called) ?? [])])];
+  }
+
+  /**
+   * Tells whether words are the name of a server, or one of the words of a name and not an ordinary one.
+   * @param words in lower case, with one space between them
+   * @param epoch as of `idsFor`
+   */
+  knownAs(words: string, epoch: number): 'name' | 'part' | undefined {
+    this.#update(epoch);
+    if (this.#byName.has(words)) return 'name';
+    this.#words ??= new Set([...this.#byName.keys()].flatMap(wordsOf).filter(isWordOfName));
+    return this.#words.has(words) ? 'part' : undefined;
   }
 
   /**
@@ -278,8 +188,14 @@ export class ExactNames {
     return groups.reduce((ranked, isChosen) => pinFirst(ranked, isChosen), ranking);
   }
 
+  #update(epoch: number): void {
+    if (epoch !== this.#epoch) this.#read();
+    this.#epoch = epoch;
+  }
+
   #read(): void {
     this.#byName = new Map();
+    this.#words = undefined;
     for (const { id, name } of this.#catalogue.active()) {
       for (const called of new Set([name.toLowerCase(), withoutBrackets(name).toLowerCase()])) {
         const ids = this.#byName.get(called);
@@ -289,6 +205,9 @@ export class ExactNames {
     }
   }
 }
+
+/** Returns whether a word in lower case tells of a name that it is a part of. */
+const isWordOfName = (word: string): boolean => /\p{L}{3}/u.test(word) && !isOrdinary(word);
 
 /** Returns whether a server's name is what a registry says, which nobody here has checked. */
 export const isFromRegistry = (server: Pick<ServerHead, 'origin'> | undefined): boolean =>
@@ -342,8 +261,7 @@ export class Integrations {
    * @param works whether a server works
    */
   find(query: string, epoch: number, { others, works }: Servers): Integrated {
-    if (epoch !== this.#epoch) this.#read();
-    this.#epoch = epoch;
+    this.#update(epoch);
     const asked = spaced(query);
     const isMentioned = mentionMatcher(query);
     const isMeant = (words: string, { names }: Integration) =>
@@ -362,6 +280,21 @@ export class Integrations {
       serverIds: new Set(left.flatMap(({ ids }) => ids).slice(0, MOST_INTEGRATED)),
       isAlone: left.some(({ words }) => words === asked),
     };
+  }
+
+  /**
+   * Returns whether words are the name of a product that a server works with.
+   * @param words in lower case, with one space between them
+   * @param epoch as of `find`
+   */
+  knows(words: string, epoch: number): boolean {
+    this.#update(epoch);
+    return this.#byName.has(spaced(words));
+  }
+
+  #update(epoch: number): void {
+    if (epoch !== this.#epoch) this.#read();
+    this.#epoch = epoch;
   }
 
   #read(): void {

@@ -8,16 +8,15 @@ import type { Asked, Candidate, Findings, SearchIndex } from './index/search-ind
 import {
   calledMatcher,
   ExactNames,
-  excludedMatcher,
   formsOf,
   Integrations,
   isFromRegistry,
   namedMatcher,
   pinFirst,
-  wantedAndExcluded,
   withoutAddresses,
   type NameForms,
 } from './names.ts';
+import { excludedMatcher, wantedAndExcluded, type Wish } from './exclusions.ts';
 import {
   broughtForward,
   firstWithEquals,
@@ -61,8 +60,7 @@ interface RankOptions {
   readonly count?: number;
   /** true: ranks the candidates also if none can probably serve the query */
   readonly isForced?: boolean;
-  /** The part of the request that excludes servers; empty if none does. */
-  readonly excluded: string;
+  readonly excluded: Wish['excluded'];
   /** true: no place for a general search of the web is wanted */
   readonly isClause?: boolean;
 }
@@ -71,7 +69,7 @@ interface RankOptions {
 interface Naming {
   /** The wanted part of the query, without e-mail addresses. */
   readonly query: string;
-  readonly excluded: string;
+  readonly excluded: Wish['excluded'];
   /** Those whose id or name, in any spelling, is all that is wanted. */
   readonly called: ReadonlySet<string>;
   /** Those with a name among the words of what is wanted. */
@@ -140,7 +138,9 @@ export class Ranker {
    * serve the query. If it asks for two or three things, the best server for each is among the first five.
    */
   async rank({ query, limit }: Question): Promise<readonly RankedServer[]> {
-    const { wanted, excluded } = wantedAndExcluded(query);
+    // The model would take any emoji for the same unknown word.
+    if (!/[\p{L}\p{N}]/u.test(query)) return [];
+    const { wanted, excluded } = this.#wishOf(query);
     const asked = this.#parts.index.ask(wanted);
     const [found, best] = await Promise.all([
       this.#ranked(asked, { excluded }),
@@ -191,7 +191,7 @@ export class Ranker {
   }
 
   /** Returns the best server for each clause of a query. */
-  async #bestOfClauses({ clauses }: Asked, excluded: string): Promise<FusedServer[]> {
+  async #bestOfClauses({ clauses }: Asked, excluded: Wish['excluded']): Promise<FusedServer[]> {
     const { index } = this.#parts;
     // During an outage, more searches would only take longer.
     if (index.degraded !== undefined) return [];
@@ -209,7 +209,7 @@ export class Ranker {
     const among = (one: { readonly serverId: string }) => one.serverId === serverId;
     const own = ranking.find(among);
     if (own) return { ranking, own, isAnswerable: true };
-    const { wanted, excluded } = wantedAndExcluded(query);
+    const { wanted, excluded } = this.#wishOf(query);
     const wide = { count: CANDIDATES_OF_AN_EXAMINATION, isForced: true, excluded };
     const {
       servers,
@@ -219,6 +219,16 @@ export class Ranker {
     const turnedAway = servers.find(among);
     const isAnswerable = mayServe || ranking.length > 0;
     return { ranking, own: turnedAway && shown(turnedAway, table), isAnswerable };
+  }
+
+  #wishOf(query: string): Wish {
+    const { epoch } = this.#parts.index;
+    return wantedAndExcluded(
+      query,
+      words =>
+        this.#exactNames.knownAs(words, epoch) ??
+        (this.#integrations.knows(words, epoch) ? 'name' : undefined),
+    );
   }
 
   async #ranked(asked: Asked, { count, isForced, isClause, excluded }: RankOptions): Promise<Ranked> {
@@ -255,7 +265,8 @@ export class Ranker {
     const { catalogue, use } = this.#parts;
     const isExcluded = excludedMatcher(excluded);
     const reductionOf = (id: string) => {
-      const forms = excluded === '' || named.has(id) ? undefined : this.#nameFormsOf(id);
+      // What the query also names as wanted is not excluded: "in Google Calendar, not in Google Keep".
+      const forms = excluded.length === 0 || named.has(id) ? undefined : this.#nameFormsOf(id);
       return (
         (isDeprecated(catalogue.get(id)) ? DEPRECATED_SHARE : 1) *
         (this.#isDead(id) ? DEAD_SHARE : 1) *

@@ -1,12 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import {
   calledMatcher,
-  excludedMatcher,
   formsOf,
   Integrations,
   mentionMatcher,
   namedMatcher,
-  wantedAndExcluded,
   withoutAddresses,
 } from '../../../src/core/search/names.ts';
 
@@ -19,97 +17,6 @@ describe('withoutAddresses', () => {
     ['to josé@slack.com', 'to  '],
   ])('makes of "%s" "%s"', (query, expected) => {
     expect(withoutAddresses(query)).toBe(expected);
-  });
-});
-
-describe('wantedAndExcluded', () => {
-  it.each([
-    ['create an issue, but not in Jira', 'create an issue,', 'but not in Jira'],
-    ['create an issue, not in Jira or Linear', 'create an issue', ', not in Jira or Linear'],
-    ['any payment provider except Stripe', 'any payment provider', 'except Stripe'],
-    ['pay someone without using PayPal today', 'pay someone   today', 'without using PayPal'],
-    ['no Slack please, send a text message', 'please, send a text message', 'no Slack'],
-    ['Kein Slack, bitte per E-Mail', ', bitte per E-Mail', 'Kein Slack'],
-    ['Never use Google Calendar: mail it', ': mail it', 'Never use Google Calendar'],
-    ['crear una tarea, pero no en Jira', 'crear una tarea,', 'pero no en Jira'],
-    ['in Linear rather than Jira', 'in Linear', 'rather than Jira'],
-    ['one task, not in Jira. Slack gets the link', 'one task . Slack gets the link', ', not in Jira'],
-    ['one task, but not in Monday.com.', 'one task,  .', 'but not in Monday.com'],
-    ['a chat, but not via Slack, Discord or Telegram', 'a chat,', 'but not via Slack, Discord or Telegram'],
-    ['a chat except Slack and Discord', 'a chat', 'except Slack and Discord'],
-    ['a chat except Slack, Zulip, and Discord!', 'a chat  !', 'except Slack, Zulip, and Discord'],
-    ['one task, not in Jira and Slack gets the link', 'one task  and Slack gets the link', ', not in Jira'],
-    ['notes instead of Evernote, and Google Drive', 'notes  , and Google Drive', 'instead of Evernote'],
-    ['send mail (not Gmail, not Outlook)', 'send mail   )', '(not Gmail, , not Outlook'],
-    ['a chat — not "Slack"', 'a chat', '— not "Slack"'],
-    ['a chat, but please not in our Slack', 'a chat,', 'but please not in our Slack'],
-    ['a chat and dont use Slack', 'a chat and', 'dont use Slack'],
-    ['a chat in something other than Slack', 'a chat in', 'something other than Slack'],
-    ['Nachricht senden, außer über Slack', 'Nachricht senden,', 'außer über Slack'],
-    ['Nachricht senden, anstatt in Slack', 'Nachricht senden,', 'anstatt in Slack'],
-    ['envoyer un message sauf sur Slack', 'envoyer un message', 'sauf sur Slack'],
-    ['enviar mensagem exceto no Slack', 'enviar mensagem', 'exceto no Slack'],
-    ['inviare un messaggio tranne su Slack', 'inviare un messaggio', 'tranne su Slack'],
-    ['bericht sturen behalve in Slack', 'bericht sturen', 'behalve in Slack'],
-    ['skicka ett meddelande utom i Slack', 'skicka ett meddelande', 'utom i Slack'],
-  ])('separates what is excluded: makes of "%s" "%s" and "%s"', (query, wanted, excluded) => {
-    expect(wantedAndExcluded(query)).toEqual({ wanted, excluded });
-  });
-
-  it.each([
-    'link de pagamento no Mercado Pago',
-    'there is no Slack message in #ops',
-    'notes in Notion',
-    'not only Jira but also Linear',
-    'nicht nur Jira, sondern auch Linear',
-    'list Gmail and Slack messages, not only GitHub',
-    'contacts that are not in HubSpot',
-    'customers who do not use Stripe',
-    "don't let GitHub close my issue",
-    "I can't work without Slack, send a message",
-    'sin embargo Slack no manda el mensaje',
-    'never use anything other than Slack',
-    'whether or not GitHub has the release',
-    'avoid Stripe fees',
-    'instead of opening Jira myself',
-    'but not in Jira',
-    'mail Ann@Example.com',
-    'Ich habe kein GitHub Issue, bitte anlegen',
-    'I see no Stripe Payment, please check it',
-    'Keine Rechnung bitte',
-    'Der Kontakt ist in Gmail, aber nicht in HubSpot, bitte dort anlegen',
-    'El contacto está en Gmail pero no en HubSpot, añádelo',
-    'Kontakt jest w Gmailu ale nie w HubSpot, dodaj go',
-    'which customers are in Stripe but not in QuickBooks',
-    'nothing except Spotify should play',
-    'niente tranne Spotify',
-    'Außer Slack soll auch Teams die Nachricht bekommen',
-    'Das Meeting findet online statt Zoom Link bitte erstellen',
-  ])('finds nothing excluded in "%s"', query => {
-    expect(wantedAndExcluded(query)).toEqual({ wanted: query, excluded: '' });
-  });
-});
-
-describe('excludedMatcher', () => {
-  it.each([
-    ['but not in Jira', 'Jira'],
-    ['but not in Jira', 'Atlassian (Jira and Confluence)'],
-    [', not in Google', 'Google Calendar'],
-    ["don't use Google Drive", 'Google Drive'],
-    ['Never use Linear', 'Linear'],
-    ['not via Slack, Discord or Telegram', 'Telegram Bot'],
-  ])('"%s" excludes "%s"', (excluded, name) => {
-    expect(excludedMatcher(excluded)(formsOf(name))).toBe(true);
-  });
-
-  it.each([
-    ['but not in Google Drive', 'Google Calendar'],
-    ['but not in Jira', 'Jirafe'],
-    ['Never use Slack', 'Never Late'],
-    ['except Linear', 'Linear Algebra'],
-    ['', 'Slack'],
-  ])('"%s" does not exclude "%s"', (excluded, name) => {
-    expect(excludedMatcher(excluded)(formsOf(name))).toBe(false);
   });
 });
 

@@ -138,6 +138,11 @@ describe('search', () => {
       expect(ids(await ask(query)).slice(0, 2)).toEqual(['quixo-official', 'evil_quixo']);
   });
 
+  it.each(['🌧️', '!?', '— …'])('finds nothing for "%s", which has no words', async query => {
+    const { ask } = await start();
+    expect(ids(await ask(query))).toEqual([]);
+  });
+
   it('puts a server that the query excludes behind others', async () => {
     const { ask, catalogue } = await start();
     const texts = 'Creates an issue in a project.';
@@ -147,6 +152,7 @@ describe('search', () => {
     await catalogue.put(both, { origin: 'operator' });
     expect(ids(await ask('create an issue in Quixo'))[0]).toBe('Quixo');
     expect(ids(await ask('create an issue, but not in Quixo'))[0]).toBe('Zubo');
+    expect(ids(await ask('create an issue, anything but quixo'))[0]).toBe('Zubo');
     expect(ids(await ask('create an issue in Quixo, not in Zubo')).slice(0, 2)).toEqual(['Quixo', 'Zubo']);
   });
 

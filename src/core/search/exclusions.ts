@@ -1,0 +1,486 @@
+import { isDistinctive, spaced, type NameForms } from './names.ts';
+
+/** The words of a language that exclude a name, as regular expressions in which " " is any white space, and " ?" also none. */
+interface Language {
+  /** Before a name. */
+  readonly before?: string;
+  /** Before a name that the catalogue knows and that ends its clause, because the words are also said of what is searched for: "without", "no". */
+  readonly beforeKnown?: string;
+  /** Between these words and the name. */
+  readonly prepositions?: string;
+  /** Behind a name. */
+  readonly behind?: string;
+  /** With one of these words after it, the exclusion adds: "außer Slack soll auch Teams die Nachricht bekommen". */
+  readonly also?: { readonly if: string; readonly word: string };
+}
+
+/** The start of a clause. */
+const START = String.raw`(?<=(?:^|[.,;:!?(–—\-]|\b(?:and|but|please|pls|und|aber|bitte))\s*)`;
+
+/** By language code. */
+const LATIN: Readonly<Record<string, Language>> = {
+  en: {
+    before: [
+      '(?:but|and)(?: please)? not|[,;(–—-] ?(?:not|never)|(?:just|preferably|ideally) not|except|excluding',
+      'rather than|instead of|apart from',
+      '(?:some|any)thing other than|other than|without using|avoid using',
+      `${START}(?:never|don['’]?t|do not) use|(?:don['’]?t|do not) (?:want|wish|like) to use`,
+    ].join('|'),
+    beforeKnown: [
+      String.raw`without|w/o|any(?:thing|where)? but|but(?<=\bany(?: \p{L}+){1,2} but)`,
+      String.raw`(?<=(?:^|[.!?])\s*)not|${START}(?:no|avoid)|(?:i|we) (?:don['’]?t|do not) want`,
+      `${START}(?:don['’]?t|do not) (?:send|post|put|save|store|create|make|share)(?: it| this| them)? (?:via|with|to|in|on|through|using)`,
+    ].join('|'),
+    prepositions: 'for|in|on|via|with|using|by|through|from|the|our|my',
+    also: { if: 'except|other than|apart from', word: 'also|too|as well' },
+  },
+  de: {
+    before: '(?:aber|nur|bloß|bitte|und|,) nicht|außer|(?:an)?statt',
+    beforeKnown: `ohne|${START}keine?n?`,
+    prepositions: 'in|mit|über|per|auf|von|via|bei',
+    also: { if: 'außer', word: 'auch' },
+  },
+  fr: {
+    before: '(?:mais|surtout|,) pas|sauf|plutôt que|au lieu de|sans (?:utiliser|passer par)',
+    beforeKnown: 'sans',
+    prepositions: 'dans|avec|sur|par|via',
+    also: { if: 'sauf', word: 'aussi|également' },
+  },
+  es: {
+    before: 'pero no|excepto|salvo|que no sea|en (?:vez|lugar) de|sin usar|cualquier cosa menos',
+    beforeKnown: 'sin',
+    prepositions: 'en|con|por',
+    also: { if: 'excepto', word: 'también' },
+  },
+  it: {
+    before: 'ma non|tranne|eccetto|invece di|al posto di|senza usare',
+    beforeKnown: 'senza',
+    prepositions: 'in|con|su|via',
+    also: { if: 'tranne', word: 'anche' },
+  },
+  pt: {
+    before: '(?:mas|e) não|nem|exceto|em vez de|no lugar de|sem usar(?: o)?|qualquer coisa menos',
+    beforeKnown: 'sem',
+    prepositions: 'no|na|em|com|pelo|pela',
+    also: { if: 'exceto', word: 'também' },
+  },
+  nl: {
+    before: 'maar niet|behalve|in plaats van',
+    beforeKnown: 'zonder',
+    prepositions: 'in|met|via|op',
+    also: { if: 'behalve', word: 'ook' },
+  },
+  pl: {
+    before: '(?:ale|tylko|byle) nie|oprócz|zamiast',
+    beforeKnown: 'bez',
+    prepositions: 'w|z|na|przez',
+    also: { if: 'oprócz', word: 'też|także|również' },
+  },
+  sv: {
+    before: 'men inte|utom|i ?stället för',
+    beforeKnown: 'utan',
+    prepositions: 'i|med|via|på',
+    also: { if: 'utom', word: 'också|även' },
+  },
+  tr: {
+    behind: 'dışında|hariç|değil(?! mi)|yerine|kullanmadan',
+    also: { if: 'dışında', word: 'de|da' },
+  },
+  id: {
+    before: '(?:tapi|tetapi) (?:bukan|jangan)|jangan|kecuali|selain',
+    beforeKnown: 'tanpa',
+    prepositions: 'di|ke|lewat|via|pakai|pake|menggunakan',
+    also: { if: 'selain', word: 'juga' },
+  },
+  vi: {
+    before: 'nhưng không(?: phải)?|(?:đừng|không)(?= (?:dùng|qua|bằng))|ngoại trừ|trừ|thay vì',
+    prepositions: 'dùng|qua|trên|bằng|ở|vào',
+  },
+};
+
+/** In these, any word in Latin letters counts as a name. */
+const OTHERS: Readonly<Record<string, Language>> = {
+  ru: {
+    before: '(?:но|только|и|[,(–—-]) не|кроме|вместо|не (?:через|используя)',
+    beforeKnown: 'без',
+    prepositions: 'в|во|на|через|с|со|из|по',
+    also: { if: 'кроме', word: 'также|тоже|ещё|еще' },
+  },
+  uk: {
+    before: '(?:але|тільки|лише|і|[,(–—-]) не|о?крім|замість|не (?:через|використовуючи)',
+    beforeKnown: 'без',
+    prepositions: 'в|у|на|через|з|із|зі|по',
+    also: { if: 'о?крім', word: 'також|теж|ще' },
+  },
+  ar: {
+    before: 'باستثناء|ما عدا|عدا|غير|(?:و|لكن |، ?)ليس|بدلا من|بدلاً من',
+    beforeKnown: 'بدون|دون',
+    prepositions: 'في|على|عبر|من خلال',
+  },
+  zh: {
+    before: '除了|不要用|别用|別用|而不是',
+    beforeKnown: '不要|不用|不想用',
+    prepositions: '在|通过|透過',
+    behind: '以外[での]?|之外',
+    also: { if: '除了|以外|之外', word: '也|还|還|も' },
+  },
+  ja: { behind: '(?:では|じゃ)なくて?|(?:を|は)使わ(?:ずに?|ないで)|抜きで?' },
+  ko: { behind: '말고|(?:을|를)? ?(?:제외(?:하고|한)|빼고)|대신에?|(?:이|가) 아닌(?! ?가)' },
+  hi: {
+    behind: 'के (?:अलावा|बिना|बजाय)|(?:को )?छोड़कर|की (?:जगह|बजाय)',
+    also: { if: 'के अलावा', word: 'भी' },
+  },
+};
+
+const LETTER = String.raw`[\p{L}\p{N}\p{M}]`;
+const UNSPACED = /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Hangul}/u;
+/** Words that are no part of others, except in scripts without spaces; a comma may follow a word. */
+const alone = (words: string) =>
+  UNSPACED.test(words)
+    ? `(?:${words})`
+    : String.raw`(?:(?<!${LETTER})|(?=[,;(–—،]))(?:${words})(?!${LETTER})`;
+const expression = (source: string, flags: string) =>
+  new RegExp(source.replaceAll(' ?', String.raw`\s*`).replaceAll(' ', String.raw`\s+`), flags);
+
+interface Phrase {
+  /** Matches the words that exclude, with the prepositions after them. */
+  readonly words: RegExp;
+  readonly stands: 'before' | 'behind';
+  /** What is a name: a capitalized word, or one that the catalogue knows; only the latter; or any word in Latin letters, too. */
+  readonly takes: 'names' | 'known' | 'latin';
+  /** Matches the words that may also add something, and the word that says so. */
+  readonly adds: { readonly words: RegExp; readonly also: RegExp } | undefined;
+}
+
+const phrasesOf =
+  (takes: 'names' | 'latin') =>
+  ({ before, beforeKnown, behind, prepositions, also }: Language): Phrase[] => {
+    const adds = also && {
+      words: expression(`^(?:${also.if})`, 'iu'),
+      also: expression(alone(also.word), 'iu'),
+    };
+    const between = prepositions === undefined ? '' : String.raw`(?:\s*${alone(prepositions)})*`;
+    const leading = (words: string) => expression(alone(words) + between, 'giu');
+    const phrases: Phrase[] = [];
+    if (before !== undefined) phrases.push({ words: leading(before), stands: 'before', takes, adds });
+    if (beforeKnown !== undefined)
+      phrases.push({ words: leading(beforeKnown), stands: 'before', takes: 'known', adds: undefined });
+    if (behind !== undefined)
+      phrases.push({ words: expression(alone(behind), 'giu'), stands: 'behind', takes, adds });
+    return phrases;
+  };
+
+const PHRASES = [
+  ...Object.values(LATIN).flatMap(phrasesOf('names')),
+  ...Object.values(OTHERS).flatMap(phrasesOf('latin')),
+];
+
+/** What a request wants, and the names that it excludes. */
+export interface Wish {
+  readonly wanted: string;
+  readonly excluded: readonly string[];
+}
+
+/** A part of a query that excludes names. */
+interface Exclusion {
+  readonly from: number;
+  readonly to: number;
+  readonly names: readonly string[];
+}
+
+/**
+ * Tells what the catalogue knows of words in lower case, with one space between them: a whole name, or a distinctive part of one.
+ */
+type KnownAs = (words: string) => 'name' | 'part' | undefined;
+
+/** Words that ask for nothing. */
+const FILLERS =
+  /(?<!\p{L})(?:please|pls|thanks|thank\s+you|bitte|danke|i|we|it|but|and|all|(?:every|any|some)thing|any\s+(?:tool|app|service))(?!\p{L})/giu;
+
+/**
+ * Splits a query into what is wanted, and what it excludes ("without using PayPal", "anything but gmail", "no Slack, please"). Nothing is
+ * excluded by a query that says nothing else. What a name is, `Phrase.takes` says.
+ */
+export function wantedAndExcluded(query: string, knownAs: KnownAs): Wish {
+  const found = PHRASES.flatMap(phrase => exclusionsBy(phrase, query, knownAs));
+  if (found.length === 0) return { wanted: query, excluded: [] };
+  let wanted = '';
+  let end = 0;
+  for (const { from, to } of found.toSorted((one, other) => one.from - other.from)) {
+    if (from >= end) wanted += `${query.slice(end, from)} `;
+    end = Math.max(end, to);
+  }
+  wanted = `${wanted}${query.slice(end)}`.trim();
+  const isAll = !/[\p{L}\p{N}]/u.test(wanted.replace(FILLERS, ''));
+  if (isAll) return { wanted: query, excluded: [] };
+  return { wanted, excluded: [...new Set(found.flatMap(({ names }) => names))] };
+}
+
+function exclusionsBy(phrase: Phrase, query: string, knownAs: KnownAs): Exclusion[] {
+  const find = phrase.stands === 'before' ? namesAfter : namesBefore;
+  return [...query.matchAll(phrase.words)].flatMap(({ 0: words, index }) => {
+    const one = find(query, { from: index, to: index + words.length }, { takes: phrase.takes, knownAs });
+    if (!one) return [];
+    const [before, after] = [query.slice(0, one.from), query.slice(one.to)];
+    const found = { words: `${words} `, phrase, before, after, knownAs };
+    return OPPOSITES.some(says => says(found)) ? [] : [one];
+  });
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+interface Names extends Pick<Phrase, 'takes'> {
+  readonly knownAs: KnownAs;
+}
+
+/** A word of a name, which may be marked, and in which a full stop may stand, as in "Monday.com"; Latin letters end at other ones. */
+const WORD = String.raw`(?!\S+@)["'“„«\x60*@]?(?:[\p{Script=Latin}\p{N}](?:[\p{Script=Latin}\p{N}\p{M}+&'’_\-]|\.(?=[\p{L}\p{N}]))*|(?!\p{Script=Latin})\p{Lu}(?:[^\s,;:!?.()]|\.(?=\S))*)["”“»\x60*]?`;
+/** Of one name. */
+const MOST_WORDS = 3;
+/** In characters, of a name before a phrase, and of what joins it with another. */
+const LONGEST_NAME = 100;
+const LONGEST_JOINT = 20;
+const WORDS = new RegExp(String.raw`\s*(${WORD}(?:\s+${WORD}){0,${MOST_WORDS - 1}})`, 'uy');
+const WORDS_BEFORE = new RegExp(
+  String.raw`(?<![\p{Script=Latin}\p{N}])(${WORD}(?:\s+${WORD}){0,${MOST_WORDS - 1}})\s*$`,
+  'u',
+);
+/** Matches a capitalized word, unless it is one that may begin what follows a name. */
+const IS_CAPITALIZED =
+  /^(?!(?:I|[Aa]nd|AND|[Oo]r|OR|[Bb]ut|BUT|[Pp]lease|PLEASE|[Tt]hanks)$)["'“„«\x60*@]?\p{Lu}/u;
+const IS_LATIN = /\p{Script=Latin}/u;
+const MARKS = /^["'“„«\x60*@]+|(?:['’]\p{L}*)?["”“»\x60*]*$/gu;
+/** Matches what ends a clause. */
+const CLAUSE_END =
+  /^\s*(?:$|[.,;:!?)\n。、，！？–—]|(?:please|pls|thanks|bitte|svp|por favor|per favore|proszę|tack|and|und)(?!\p{L}))/iu;
+
+const OR =
+  /,?\s+(?:n?or|oder|ou|of|lub|eller|o|ni|né|ani|atau|hoặc|veya|или|або|أو)\s+|\s*(?:\/|或者?|和|、)\s*/iuy;
+const AND = /(?<comma>,?)\s+(?:and|und|et|y|e|en|i|och|dan|và|ve|и|та|і)\s+/iuy;
+const COMMA = /\s*[,،]\s*/uy;
+
+/** A name of a list, and what stands before it. */
+interface Item {
+  readonly text: string;
+  readonly to: number;
+  readonly joint: Joint;
+}
+
+/**
+ * Reads one name behind a phrase, or several of which none is wanted. After "and", something else may follow: "not in Jira and Slack gets
+ * the link".
+ */
+function namesAfter(query: string, { from, to }: Span, wanted: Names): Exclusion | undefined {
+  const items = itemsAt(query, to, wanted);
+  const endsClause = ({ to: end }: Pick<Item, 'to'>) => CLAUSE_END.test(query.slice(end));
+  const isIn = (item: Item, at: number) =>
+    item.joint === 'none' ||
+    item.joint === 'or' ||
+    (item.joint === 'comma' && /^\s*[.!?]?\s*$/u.test(query.slice(item.to))) ||
+    (item.joint === 'and' && endsClause(item)) ||
+    (item.joint === ', and' && endsClause(item) && items.slice(0, at).some(({ joint }) => joint === 'comma'));
+  const names = items.slice(0, 1 + items.findLastIndex(isIn));
+  const last = names.at(-1);
+  if (!last || (wanted.takes === 'known' && !endsClause(last))) return undefined;
+  return { from, to: last.to, names: names.map(({ text }) => text) };
+}
+
+function itemsAt(query: string, from: number, wanted: Names): Item[] {
+  const items: Item[] = [];
+  let next: ReturnType<typeof jointAt> = { joint: 'none', to: from };
+  while (next) {
+    // Beside a name that is known, a capitalized word is one.
+    const takes = wanted.takes === 'known' && items.length > 0 ? 'names' : wanted.takes;
+    const name = nameAt(query, next.to, { ...wanted, takes });
+    if (!name) break;
+    items.push({ ...name, joint: next.joint });
+    next = jointAt(query, name.to);
+  }
+  return items;
+}
+
+type Joint = 'none' | 'or' | 'and' | ', and' | 'comma';
+
+function jointAt(query: string, at: number): { readonly joint: Joint; readonly to: number } | undefined {
+  for (const expected of [OR, AND, COMMA]) {
+    expected.lastIndex = at;
+    const match = expected.exec(query);
+    if (!match) continue;
+    const to = at + match[0].length;
+    if (expected === COMMA) return { joint: 'comma', to };
+    if (expected === OR) return { joint: 'or', to };
+    return { joint: match.groups?.['comma'] === '' ? 'and' : ', and', to };
+  }
+  return undefined;
+}
+
+function nameAt(
+  query: string,
+  at: number,
+  names: Names,
+): { readonly text: string; readonly to: number } | undefined {
+  WORDS.lastIndex = at;
+  const match = WORDS.exec(query)?.[1];
+  if (match === undefined) return undefined;
+  const start = WORDS.lastIndex - match.length;
+  const words = [...match.matchAll(/\S+/gu)];
+  const endOf = (count: number) => {
+    const last = words[count - 1];
+    return last ? start + last.index + last[0].length : start;
+  };
+  const count = lengthOf(
+    words.map((_last, index) => words.slice(0, index + 1).map(([word]) => word)),
+    { ...names, endsClause: length => CLAUSE_END.test(query.slice(endOf(length))) },
+  );
+  return count === 0 ? undefined : { text: bare(query.slice(start, endOf(count))), to: endOf(count) };
+}
+
+/** Matches what joins two names, of which the second stands before a phrase. */
+const JOINT_BEFORE = /(?:,\s*|\s+(?:veya|ya\s+da|ve|या|और)\s+|[や、と和或]|(?:이나|나|와|과|랑)\s*)$/u;
+
+/** Reads one name before a phrase, or several of which none is wanted. */
+function namesBefore(query: string, { from, to }: Span, names: Names): Exclusion | undefined {
+  const found: string[] = [];
+  let start = from;
+  let end: number | undefined = from;
+  while (end !== undefined) {
+    const one = nameBefore(query, end, names);
+    if (!one) break;
+    found.unshift(one.text);
+    start = one.from;
+    const joint = JOINT_BEFORE.exec(query.slice(Math.max(0, start - LONGEST_JOINT), start));
+    end = joint ? start - joint[0].length : undefined;
+  }
+  return found.length === 0 ? undefined : { from: start, to, names: found };
+}
+
+function nameBefore(
+  query: string,
+  to: number,
+  names: Names,
+): { readonly text: string; readonly from: number } | undefined {
+  const [text = '', match] = WORDS_BEFORE.exec(query.slice(Math.max(0, to - LONGEST_NAME), to)) ?? [];
+  const words = match?.split(/\s+/u) ?? [];
+  const count = lengthOf(
+    words.map((_first, index) => words.slice(words.length - 1 - index)),
+    { ...names, endsClause: () => true },
+  );
+  if (count === 0) return undefined;
+  const [own = ''] = new RegExp(String.raw`(?:\S+\s*){${count}}$`, 'u').exec(text) ?? [];
+  return { text: words.slice(-count).map(bare).join(' '), from: to - own.length };
+}
+
+/**
+ * Returns of how many words a name consists; 0 if there is none.
+ * @param runs the words that may be one, by their number less 1
+ */
+function lengthOf(
+  runs: readonly (readonly string[])[],
+  { takes, knownAs, endsClause }: Names & { readonly endsClause: (count: number) => boolean },
+): number {
+  const isKnown = (words: readonly string[], count: number) => {
+    const text = words.map(bare).join(' ');
+    const known = knownAs(text.toLowerCase());
+    if (known === undefined || IS_CAPITALIZED.test(words[0] ?? '')) return known !== undefined;
+    // What is an ordinary word or a part of a name, too, may have another behind it: "not in linear algebra".
+    return (known === 'name' && isDistinctive(spaced(text))) || (takes !== 'known' && endsClause(count));
+  };
+  const known = 1 + runs.findLastIndex((words, at) => isKnown(words, at + 1));
+  const isName = knownAs((runs[known - 1] ?? []).map(bare).join(' ').toLowerCase()) === 'name';
+  if (takes === 'known' || isName) return known;
+  const capitalized = runs.findIndex(words => !words.every(word => IS_CAPITALIZED.test(word)));
+  const isLatin = takes === 'latin' && IS_LATIN.test(runs[0]?.[0] ?? '');
+  return Math.max(known, capitalized < 0 ? runs.length : capitalized, Number(isLatin));
+}
+
+const bare = (word: string): string => word.replace(MARKS, '');
+
+/** Words that contrast two things. */
+const CONTRAST = /^(?:and|und|e|и|і|but|aber|mais|pero|ma|mas|maar|ale|men|но|але|tapi|tetapi|nhưng)\s/iu;
+/** Matches a preposition and what follows it. */
+const PLACE = new RegExp(
+  String.raw`(?<!(?<!\p{L})(?:not|nicht|pas|no|não|non|niet|nie|inte|не)\s+)(?<!\p{L})(?:in|im|on|auf|dans|sur|en|no|na|em|op|w|i|på|в|у|на|di|trên)\s+(${WORD})`,
+  'giu',
+);
+/** Matches the start of a sentence that tells something in place of asking for it. */
+const STATEMENT =
+  /(?<!\p{L})(?:that|who|which|they|users|customers|companies|pass(?:es)?|works?|laufen|passent|проходят|проходять)(?!\p{L})[^.!?\n]*$/iu;
+const ALL =
+  /(?<!\p{L})(?:all|every\p{L}*|anyone|anybody|alles?|tou(?:s|te?s?)|tod[oa]s?|tutt[oiea]|tudo|все|всё|всі|усі|tüm|semua)(?!\p{L})[^.!?\n]*$|(?:所有|全部|すべて|全て|모든)/iu;
+const INSTEAD =
+  /^(?:instead\s+of|rather\s+than|(?:an)?statt|plutôt|au\s+lieu|en\s+(?:vez|lugar)|invece|al\s+posto|em\s+vez|no\s+lugar|in\s+plaats|zamiast|i\s*stället|вместо|замість|yerine|대신)/iu;
+const QUESTION =
+  /(?<!\p{L})(?:why|reasons?|explain\p{L}*|about|compare|warum|wieso|darüber|pourquoi|por\s+qué|perché|por\s+que|waarom|dlaczego|varför|почему|чому|neden)(?!\p{L})/iu;
+/** Matches what introduces a text to write. */
+const CONTENT =
+  /(?<!\p{L})(?:to\p{L}*do|task|note|message|e?-?mail|issue|bug|ticket|title|titled|to\s+\p{L}+)\s*:[^:]*$/iu;
+const EXCEPT =
+  /^(?:except|außer|sauf|excepto|salvo|exceto|tranne|behalve|oprócz|utom|кроме|о?крім|kecuali|selain)\s/iu;
+const NOTHING =
+  /(?<!\p{L})(?:nothing|nobody|none|nichts|niemand|rien|personne|nada|nadie|ninguém|niente|nessuno|niets|nic|nikt|inget|ingen|ingenting|ничего|никто|нічого|ніхто)(?!\p{L})/iu;
+const WITHOUT =
+  /^(?:(?:.+\s+)?other\s+than|without|any(?:thing|where)?\s+but|but(?!.*\snot)|ohne|sans|sin|senza|sem|zonder|bez|utan|tanpa|без)\s/iu;
+const NOT =
+  /(?<!\p{L})(?:never|not|cannot|\p{L}+n['’]t|cant|dont|wont|nothing|nicht|nie|kein\p{L}*|pas|jamais|no|nunca|non|mai|não|niet|nooit|inte|tidak|не|никогда|ніколи)(?!\p{L})[^.;!?\n]*$/iu;
+
+/** A phrase that was found, in its query. */
+interface Found {
+  /** Its words, with white space behind them. */
+  readonly words: string;
+  readonly phrase: Phrase;
+  readonly before: string;
+  readonly after: string;
+  readonly knownAs: KnownAs;
+}
+
+/** In which requests a phrase excludes nothing. */
+const OPPOSITES: readonly ((found: Found) => boolean)[] = [
+  // "I can't work without Slack"
+  ({ words, before }) => WITHOUT.test(words) && NOT.test(before),
+  // "The contact is in Gmail but not in HubSpot, add it"
+  ({ words, before, knownAs }) =>
+    CONTRAST.test(words) &&
+    [...before.matchAll(PLACE)].some(
+      ([, word = '']) => IS_CAPITALIZED.test(word) || knownAs(bare(word).toLowerCase()) === 'name',
+    ),
+  // "tests pass locally but not in GitHub Actions", "companies that use Salesforce but not HubSpot"
+  ({ words, before }) => CONTRAST.test(words) && STATEMENT.test(before),
+  // "mute all notifications except Slack"
+  ({ words, before }) => (EXCEPT.test(words) || /other\s+than\s/iu.test(words)) && ALL.test(before),
+  // "why do people use Slack instead of Discord"
+  ({ words, before }) => INSTEAD.test(words) && QUESTION.test(before),
+  // "create an issue with the title "Use Postgres instead of MySQL"", "add todo: never use Stripe"
+  ({ before }) => (before.match(/"/g)?.length ?? 0) % 2 === 1 || /[“„«][^”“»]*$/u.test(before),
+  ({ before }) => CONTENT.test(before),
+  // "No Asana, o que existe?" is Portuguese.
+  ({ words, before, after }) =>
+    /^no\s/iu.test(words) &&
+    before.trim() === '' &&
+    /(?<!\p{L})(?:que|uma?|para|com|não|os|as|do|da|meu|minha|mande|envie|crie)(?!\p{L})/iu.test(after),
+  // "Play nothing except Spotify"
+  ({ words, before }) => EXCEPT.test(words) && NOTHING.test(before),
+  // "Das Meeting findet online statt Zoom Link bitte erstellen"
+  ({ words, before }) =>
+    /^statt\s/iu.test(words) && /(?<!\p{L})(?:finde[nt]?|fand(?:en)?)(?!\p{L})/iu.test(before),
+  // "Außer Slack soll auch Teams die Nachricht bekommen"
+  ({ words, phrase: { adds }, after }) => adds?.words.test(words) === true && adds.also.test(after),
+];
+
+/**
+ * Returns a function that tells whether a server is excluded: by its name, or by one that is a part of it, as "Google" is of
+ * "Google Calendar". A part that is an ordinary word excludes nothing.
+ * @param excluded as of `wantedAndExcluded`
+ */
+export function excludedMatcher(excluded: readonly string[]): (name: NameForms) => boolean {
+  const names = excluded.map(spaced);
+  return ({ spaced: own, whole }) =>
+    names.some(
+      words =>
+        words === own ||
+        (isDistinctive(words) && whole.includes(words)) ||
+        (isDistinctive(own) && words.includes(own)),
+    );
+}
