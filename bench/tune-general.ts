@@ -138,10 +138,10 @@ function learn(known: Known, { best, lookups, others, elsewhere, untuned }: Sets
   const nearnessOf = (one: Request) => near.get(one) ?? { question: 0, other: 0 };
   const fitted = fitLinear([...best, ...lookups], [...others, ...elsewhere], one => {
     const { question, other } = nearnessOf(one);
-    return [one.semantic, one.keyword, question, other];
+    return [one.direct, one.keyword, question, other];
   });
-  const [semantic = 0, keyword = 0, question = 0, other = 0] = fitted.weights.map(rounded);
-  const unbiased = { bias: 0, semantic, keyword, question, other };
+  const [direct = 0, keyword = 0, question = 0, other = 0] = fitted.weights.map(rounded);
+  const unbiased = { bias: 0, direct, keyword, question, other };
   const doubtful = others.map(one => generalValueOf(one, nearnessOf(one), unbiased));
   const first = percentile(doubtful, 1 - FIRST);
   const likely = rounded(percentile(doubtful, 1 - AMONG_THREE) - first);

@@ -1,6 +1,7 @@
 import type { QueryAdapter } from '../../src/core/search/embed/minilm/embedder.ts';
 import { largest } from '../../src/core/search/index/vectors.ts';
-import { meanOf, type LinearTest } from '../../src/core/search/tuning.ts';
+import { correctForTextCount, meanOf, type LinearTest } from '../../src/core/search/tuning.ts';
+import { SPREAD } from './adapter-training.ts';
 import { cosinesOf } from './quality.ts';
 import type { TuneQuery, TuneSet } from './tune-set.ts';
 
@@ -12,6 +13,8 @@ export interface Request {
   /** The best calibrated-free cosine and the best keyword score of any server. */
   readonly semantic: number;
   readonly keyword: number;
+  /** The best cosine with a server's own text or one of its tools, made comparable. */
+  readonly direct: number;
   /** The mean of its sentences' adapted vectors. */
   readonly vector: Float32Array;
 }
@@ -27,13 +30,27 @@ export const requestsOf = (
   adapter: QueryAdapter,
   named: { readonly set?: string; readonly group?: string } = {},
 ): Request[] =>
-  queries.map((query, at) => ({
-    set: named.set ?? set.name,
-    group: named.group ?? `part ${Math.floor((at * PARTS) / queries.length)}`,
-    semantic: largest(cosinesOf(set, query, adapter)),
-    keyword: largest(query.keyword),
-    vector: meanOf(query.sentences.map(sentence => adapter.apply(sentence))),
-  }));
+  queries.map((query, at) => {
+    const sentences = query.sentences.map(sentence => adapter.apply(sentence));
+    return {
+      set: named.set ?? set.name,
+      group: named.group ?? `part ${Math.floor((at * PARTS) / queries.length)}`,
+      semantic: largest(cosinesOf(set, query, adapter)),
+      keyword: largest(query.keyword),
+      direct: directCosine(set, sentences),
+      vector: meanOf(sentences),
+    };
+  });
+
+function directCosine({ start, described, store }: TuneSet, sentences: readonly Float32Array[]): number {
+  const cosines = sentences.map(sentence => store.scan(sentence));
+  const byServer = described.map((count, server) => {
+    const first = start[server] ?? 0;
+    const best = largest(cosines.map(own => largest(own.subarray(first, first + count))));
+    return correctForTextCount(best, count, SPREAD);
+  });
+  return largest(byServer);
+}
 
 interface Fitted {
   /** At least 0 for what is more likely true than not. */

@@ -32,6 +32,7 @@ function ranked(
     // Taken off already.
     texts: 1,
     semantic,
+    direct: 0,
     excess: 0,
     keyword: keyword[server] ?? 0,
     tools: toolsOf?.(server) ?? { semantic: [], keyword: [] },

@@ -31,6 +31,8 @@ export interface TuneSet {
   readonly servers: number;
   /** Rows `start[s]` up to `start[s + 1]` are the parts of server s. */
   readonly start: Uint32Array;
+  /** By server, how many of its first parts are its own text and its tools; examples come after them. */
+  readonly described: readonly number[];
   readonly store: VectorStore;
   readonly vectors: readonly QuantizedVector[];
   readonly queries: readonly TuneQuery[];
@@ -124,6 +126,7 @@ export async function readTuneSet({
     corpus,
     servers: documents.length,
     start,
+    described: entries.map(({ tools = [] }) => 1 + tools.length),
     store,
     vectors,
     queries: texts.map(({ query, relevant_servers, relevant_tools }, at) => {

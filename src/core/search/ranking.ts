@@ -295,7 +295,7 @@ export class Ranker {
     for (const serverId of [...exact, ...integrated.serverIds]) {
       if (ids.has(serverId)) continue;
       ids.add(serverId);
-      candidates.push({ serverId, texts: 1, semantic: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
+      candidates.push({ serverId, texts: 1, semantic: 0, direct: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
     }
     const [isCalled, isNamed] = [calledMatcher(query), namedMatcher(query)];
     const called = new Set(exact);
@@ -380,10 +380,15 @@ const tableFor = (vectors: Findings['vectors'], tuning: ReturnType<typeof tuning
 
 const isDeprecated = (server: ServerHead | undefined): boolean => server?.registry?.status === 'deprecated';
 
-const correctedBy = (tuning: ReturnType<typeof tuningOf>, candidate: Candidate): Candidate => ({
-  ...candidate,
-  semantic: correctForTextCount(candidate.semantic, candidate.texts, tuning?.spread ?? 0),
-});
+function correctedBy(tuning: ReturnType<typeof tuningOf>, candidate: Candidate): Candidate {
+  const { semantic, texts, direct, tools } = candidate;
+  const spread = tuning?.spread ?? 0;
+  return {
+    ...candidate,
+    semantic: correctForTextCount(semantic, texts, spread),
+    direct: correctForTextCount(direct, 1 + tools.semantic.length, spread),
+  };
+}
 
 /** Orders the tools, rounds the score, and turns the cosine into a probability. */
 const shown = (

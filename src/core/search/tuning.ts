@@ -91,8 +91,8 @@ export interface LinearTest {
 /** When a general search of the web serves a request better than any other server: if a linear function is at least 0. */
 export interface GeneralTest {
   readonly bias: number;
-  /** Weights of the best cosine and of the best keyword score of any server. */
-  readonly semantic: number;
+  /** Weights of the best cosine with what any server says of itself, and of the best keyword score. */
+  readonly direct: number;
   readonly keyword: number;
   /** Weights of the nearness to known requests. */
   readonly question: number;
@@ -109,26 +109,27 @@ interface GeneralSearchTuning extends GeneralTest {
 
 /** Returns the value of the test for a request. */
 export const generalValueOf = (
-  { semantic, keyword }: Pick<RequestEvidence, 'semantic' | 'keyword'>,
+  { direct, keyword }: Pick<RequestEvidence, 'direct' | 'keyword'>,
   { question, other }: Nearness,
   test: GeneralTest,
 ): number =>
-  test.bias +
-  test.semantic * semantic +
-  test.keyword * keyword +
-  test.question * question +
-  test.other * other;
+  test.bias + test.direct * direct + test.keyword * keyword + test.question * question + test.other * other;
 
 /** A request, and the best evidence for it of any server. */
 interface RequestEvidence {
   readonly semantic: number;
+  /** The best cosine with a server's own text or one of its tools; examples do not count. */
+  readonly direct: number;
   readonly keyword: number;
   /** The mean of the unit vectors of its sentences. */
   readonly vector: Float32Array;
 }
 
 /** Returns the value of a test for a request. */
-export function valueOf({ semantic, keyword, vector }: RequestEvidence, test: LinearTest): number {
+export function valueOf(
+  { semantic, keyword, vector }: Omit<RequestEvidence, 'direct'>,
+  test: LinearTest,
+): number {
   let value = test.bias + test.semantic * semantic + test.keyword * keyword;
   for (const [at, weight] of test.request.entries()) value += weight * (vector[at] ?? 0);
   return value;
@@ -171,6 +172,7 @@ export function verdictOn(
   if (!tuning || vectors.length === 0) return UNKNOWN;
   const evidence = {
     semantic: largest(candidates.map(({ semantic }) => semantic)),
+    direct: largest(candidates.map(({ direct }) => direct)),
     keyword: largest(candidates.map(({ keyword }) => keyword)),
     vector: meanOf(vectors),
   };

@@ -28,6 +28,7 @@ const candidate = (serverId: string, semantic: number, tool = 0): Candidate => (
   serverId,
   texts: 1,
   semantic,
+  direct: semantic,
   excess: 0,
   keyword: 1,
   tools: { semantic: [tool], keyword: [0] },

@@ -21,6 +21,7 @@ const evidence = {
 const candidate: fc.Arbitrary<Candidate> = fc.record({
   serverId: fc.stringMatching(/^[a-z]{1,6}$/),
   texts: fc.nat({ max: 9 }).map(more => 1 + more),
+  direct: fc.double({ min: 0, max: 1, noNaN: true }),
   excess: fc.double({ min: 0, max: 1, noNaN: true }),
   ...evidence,
   tools: fc.array(fc.record(evidence), { maxLength: 5 }).map(tools => ({
@@ -41,6 +42,7 @@ const at = (serverId: string, semantic: number, keyword: number): Candidate => (
   serverId,
   texts: 1,
   semantic,
+  direct: 0,
   excess: 0,
   keyword,
   tools: { semantic: [], keyword: [] },

@@ -1,6 +1,6 @@
 import { Bm25, BM25 } from './bm25.ts';
 import type { Candidate } from './search-index.ts';
-import { excessOf, VectorStore, type QuantizedVector } from './vectors.ts';
+import { excessOf, largest, VectorStore, type QuantizedVector } from './vectors.ts';
 
 /** A server ready to be indexed: its terms as a whole, and the terms and vector of each part (see `documents.ts`). */
 export interface IndexedDocuments {
@@ -157,6 +157,7 @@ export class IndexedServers {
         serverId: id,
         texts: rows.length,
         semantic: best,
+        direct: largest(own.subarray(0, end)),
         excess: excessOf(best, own.subarray(end)),
         keyword: keyword[slot] ?? 0,
         tools: {

@@ -437,8 +437,15 @@ class MeilisearchIndex extends IndexWithEmbedder<MeilisearchIndexContext> implem
       const end = 1 + toolCount;
       const tools = { semantic: cosines.subarray(1, end), keyword: words.parts.subarray(1, end) };
       const best = semantic[slot] ?? 0;
-      const excess = excessOf(best, cosines.subarray(end));
-      return { serverId, texts: cosines.length, semantic: best, excess, keyword: keyword[slot] ?? 0, tools };
+      return {
+        serverId,
+        texts: cosines.length,
+        semantic: best,
+        direct: largest(cosines.subarray(0, end)),
+        excess: excessOf(best, cosines.subarray(end)),
+        keyword: keyword[slot] ?? 0,
+        tools,
+      };
     };
     return bestOfEach({ semantic, keyword, candidate }, count);
   }

@@ -16,6 +16,8 @@ export interface Candidate {
   readonly texts: number;
   /** The best cosine over its texts, 0 if none is positive. */
   readonly semantic: number;
+  /** The best cosine over its own text and its tools, without its examples; 0 if none is positive. */
+  readonly direct: number;
   /** By how much `semantic` exceeds what other examples support, see `excessOf`; 0 without examples. */
   readonly excess: number;
   /** At least 0, in the engine's own unit: the whole server's text together with its best single part. */
