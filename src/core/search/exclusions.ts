@@ -22,16 +22,16 @@ const LATIN: Readonly<Record<string, Language>> = {
   en: {
     before: [
       '(?:but|and)(?: please)? not|[,;(–—-] ?(?:not|never)|(?:just|preferably|ideally) not|except|excluding',
-      'rather than|instead of|apart from',
+      'rather than|instead of|apart from|any(?:thing|where) but',
       '(?:some|any)thing other than|other than|without using|avoid using',
       `${START}(?:never|don['’]?t|do not) use|(?:don['’]?t|do not) (?:want|wish|like) to use`,
     ].join('|'),
     beforeKnown: [
-      String.raw`without|w/o|any(?:thing|where)? but|but(?<=\bany(?: \p{L}+){1,2} but)`,
+      String.raw`without|w/o|but(?<=\bany(?: \p{L}+){1,2} but)`,
       String.raw`(?<=(?:^|[.!?])\s*)not|${START}(?:no|avoid)|(?:i|we) (?:don['’]?t|do not) want`,
       `${START}(?:don['’]?t|do not) (?:send|post|put|save|store|create|make|share)(?: it| this| them)? (?:via|with|to|in|on|through|using)`,
     ].join('|'),
-    prepositions: 'for|in|on|via|with|using|by|through|from|the|our|my',
+    prepositions: 'for|in|on|to|via|with|using|by|through|from|the|our|my',
     also: { if: 'except|other than|apart from', word: 'also|too|as well' },
   },
   de: {
@@ -47,43 +47,43 @@ const LATIN: Readonly<Record<string, Language>> = {
     also: { if: 'sauf', word: 'aussi|également' },
   },
   es: {
-    before: 'pero no|excepto|salvo|que no sea|en (?:vez|lugar) de|sin usar|cualquier cosa menos',
+    before: 'pero no|excepto|salvo|que no sea|no uses?|en (?:vez|lugar) de|sin usar|cualquier cosa menos',
     beforeKnown: 'sin',
-    prepositions: 'en|con|por',
+    prepositions: 'en|a|con|por',
     also: { if: 'excepto', word: 'también' },
   },
   it: {
-    before: 'ma non|tranne|eccetto|invece di|al posto di|senza usare',
+    before: '(?:ma|,) non|non usare|tranne|eccetto|invece di|al posto di|senza usare',
     beforeKnown: 'senza',
     prepositions: 'in|con|su|via',
     also: { if: 'tranne', word: 'anche' },
   },
   pt: {
-    before: '(?:mas|e) não|nem|exceto|em vez de|no lugar de|sem usar(?: o)?|qualquer coisa menos',
+    before: '(?:mas|e|,) não|não use|nem|exceto|em vez de|no lugar de|sem usar(?: o)?|qualquer coisa menos',
     beforeKnown: 'sem',
     prepositions: 'no|na|em|com|pelo|pela',
     also: { if: 'exceto', word: 'também' },
   },
   nl: {
-    before: 'maar niet|behalve|in plaats van',
+    before: '(?:maar|,) niet|behalve|in plaats van',
     beforeKnown: 'zonder',
     prepositions: 'in|met|via|op',
     also: { if: 'behalve', word: 'ook' },
   },
   pl: {
-    before: '(?:ale|tylko|byle) nie|oprócz|zamiast',
+    before: '(?:ale|tylko|byle|,) nie|oprócz|zamiast',
     beforeKnown: 'bez',
     prepositions: 'w|z|na|przez',
     also: { if: 'oprócz', word: 'też|także|również' },
   },
   sv: {
-    before: 'men inte|utom|i ?stället för',
+    before: '(?:men|,) inte|utom|i ?stället för',
     beforeKnown: 'utan',
     prepositions: 'i|med|via|på',
     also: { if: 'utom', word: 'också|även' },
   },
   tr: {
-    behind: 'dışında|hariç|değil(?! mi)|yerine|kullanmadan',
+    behind: 'dışında|hariç|(?:ile )?değil(?! mi)|yerine|kullanmadan',
     also: { if: 'dışında', word: 'de|da' },
   },
   id: {
@@ -118,7 +118,7 @@ const OTHERS: Readonly<Record<string, Language>> = {
     prepositions: 'في|على|عبر|من خلال',
   },
   zh: {
-    before: '除了|不要用|别用|別用|而不是',
+    before: '除了|(?:不要|别|別)(?:用|在)|而不是',
     beforeKnown: '不要|不用|不想用',
     prepositions: '在|通过|透過',
     behind: '以外[での]?|之外',
@@ -447,7 +447,7 @@ const OPPOSITES: readonly ((found: Found) => boolean)[] = [
       ([, word = '']) => IS_CAPITALIZED.test(word) || knownAs(bare(word).toLowerCase()) === 'name',
     ),
   // "tests pass locally but not in GitHub Actions", "companies that use Salesforce but not HubSpot"
-  ({ words, before }) => CONTRAST.test(words) && STATEMENT.test(before),
+  ({ words, before }) => (CONTRAST.test(words) || INSTEAD.test(words)) && STATEMENT.test(before),
   // "mute all notifications except Slack"
   ({ words, before }) => (EXCEPT.test(words) || /other\s+than\s/iu.test(words)) && ALL.test(before),
   // "why do people use Slack instead of Discord"

@@ -111,6 +111,14 @@ describe('wantedAndExcluded', () => {
     ['SlackやTeams以外でチームに連絡して', 'チームに連絡して', ['Slack', 'Teams']],
     ['Slack veya Teams dışında bir yerden mesaj gönder', 'bir yerden mesaj gönder', ['Slack', 'Teams']],
     ['Slack이나 Teams 말고 메일로 보내줘', '메일로 보내줘', ['Slack', 'Teams']],
+    ['post it to the team chat, anything but Teams', 'post it to the team chat,', ['Teams']],
+    ['deploy the site, not to notion', 'deploy the site', ['notion']],
+    ['crea una reunión, no uses Zoom', 'crea una reunión,', ['Zoom']],
+    ['sube el archivo, pero no a google drive', 'sube el archivo,', ['google drive']],
+    ['crea un ticket, non in Jira', 'crea un ticket', ['Jira']],
+    ['dodaj zadanie, nie w Jira', 'dodaj zadanie', ['Jira']],
+    ['创建一个任务，但不要在Notion里', '创建一个任务，但 里', ['Notion']],
+    ["Ayşe'ye mail at ama gmail ile değil", "Ayşe'ye mail at ama", ['gmail']],
   ])('makes of "%s" "%s", without %j', (query, wanted, excluded) => {
     expect(wantedAndExcluded(query, knownAs)).toEqual({ wanted, excluded });
   });
@@ -175,6 +183,8 @@ describe('wantedAndExcluded', () => {
     'write to bob, not Ann@Example.com',
     "I don't want to use Slack",
     'not gmail, not outlook',
+    'customers who pay with paypal instead of stripe',
+    'crie uma tarefa, no Asana',
   ])('finds nothing excluded in "%s"', query => {
     expect(wantedAndExcluded(query, knownAs)).toEqual({ wanted: query, excluded: [] });
   });
