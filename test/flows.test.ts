@@ -48,8 +48,8 @@ async function filesOf(send: () => Promise<Answer>): Promise<string[]> {
 }
 
 /**
- * The aim is 40, 40 and 25: these are what there is, so that it does not grow. A search has the glossary, the fusion, BM25, what was
- * learned for the embedder, and the schemas that it shares with the console; both it and a call read from the cache of whole servers, and check scopes that imply
+ * The aim is 40, 40 and 25: these are what there is, so that it does not grow. A search has the glossary, the fusion, BM25, what a
+ * query excludes, what was learned for the embedder, and the schemas that it shares with the console; both it and a call read from the cache of whole servers, and check scopes that imply
  * others. A call for a user is noted for the user's page.
  */
 describe('the files that a request enters', () => {
@@ -57,7 +57,7 @@ describe('the files that a request enters', () => {
     let asked = 0;
     const files = await filesOf(() => sb.post('/v1/search', { query: `read mail number ${asked++}` }));
     expect(files).toContain('core/search/search.ts');
-    expect(files.length, files.join('\n')).toBeLessThanOrEqual(49);
+    expect(files.length, files.join('\n')).toBeLessThanOrEqual(50);
   });
 
   it('are few for a call of a tool for a user', async () => {
