@@ -146,7 +146,7 @@ interface Phrase {
   /** Matches the words that exclude, with the prepositions after them. */
   readonly words: RegExp;
   readonly stands: 'before' | 'behind';
-  /** What is a name: a capitalized word, or one that the catalogue knows; only the latter; or any word in Latin letters, too. */
+  /** Names are capitalized words and what the catalogue knows; only the latter; or any word in Latin letters, too. */
   readonly takes: 'names' | 'known' | 'latin';
   /** Matches the words that may also add something, and the word that says so. */
   readonly adds: { readonly words: RegExp; readonly also: RegExp } | undefined;
@@ -175,7 +175,7 @@ const PHRASES = [
   ...Object.values(OTHERS).flatMap(phrasesOf('latin')),
 ];
 
-/** What a request wants, and the names that it excludes. */
+/** The wanted part of a request, and the names that it excludes. */
 export interface Wish {
   readonly wanted: string;
   readonly excluded: readonly string[];
@@ -238,7 +238,7 @@ interface Names extends Pick<Phrase, 'takes'> {
 
 /** A word of a name, which may be marked, and in which a full stop may stand, as in "Monday.com"; Latin letters end at other ones. */
 const WORD = String.raw`(?!\S+@)["'“„«\x60*@]?(?:[\p{Script=Latin}\p{N}](?:[\p{Script=Latin}\p{N}\p{M}+&'’_\-]|\.(?=[\p{L}\p{N}]))*|(?!\p{Script=Latin})\p{Lu}(?:[^\s,;:!?.()]|\.(?=\S))*)["”“»\x60*]?`;
-/** Of one name. */
+/** The number of words that a name may have. */
 const MOST_WORDS = 3;
 /** In characters, of a name before a phrase, and of what joins it with another. */
 const LONGEST_NAME = 100;
@@ -381,16 +381,16 @@ function lengthOf(
   runs: readonly (readonly string[])[],
   { takes, knownAs, endsClause }: Names & { readonly endsClause: (count: number) => boolean },
 ): number {
+  const kinds = runs.map(words => knownAs(words.map(bare).join(' ').toLowerCase()));
   const isKnown = (words: readonly string[], count: number) => {
     const text = words.map(bare).join(' ');
-    const known = knownAs(text.toLowerCase());
+    const known = kinds[count - 1];
     if (known === undefined || IS_CAPITALIZED.test(words[0] ?? '')) return known !== undefined;
-    // What is an ordinary word or a part of a name, too, may have another behind it: "not in linear algebra".
+    // An ordinary word, or a part of a name, may belong to the next word: "not in linear algebra".
     return (known === 'name' && isDistinctive(spaced(text))) || (takes !== 'known' && endsClause(count));
   };
   const known = 1 + runs.findLastIndex((words, at) => isKnown(words, at + 1));
-  const isName = knownAs((runs[known - 1] ?? []).map(bare).join(' ').toLowerCase()) === 'name';
-  if (takes === 'known' || isName) return known;
+  if (takes === 'known' || kinds[known - 1] === 'name') return known;
   const capitalized = runs.findIndex(words => !words.every(word => IS_CAPITALIZED.test(word)));
   const isLatin = takes === 'latin' && IS_LATIN.test(runs[0]?.[0] ?? '');
   return Math.max(known, capitalized < 0 ? runs.length : capitalized, Number(isLatin));
@@ -417,6 +417,8 @@ const QUESTION =
 /** Matches what introduces a text to write. */
 const CONTENT =
   /(?<!\p{L})(?:to\p{L}*do|task|note|message|e?-?mail|issue|bug|ticket|title|titled|to\s+\p{L}+)\s*:[^:]*$/iu;
+/** Matches what stands between quotes, of which “ closes „ and opens others. */
+const QUOTED = /"[^"]*"|„[^“”]*[“”]|“[^”]*”|«[^»]*»/gu;
 const EXCEPT =
   /^(?:except|außer|sauf|excepto|salvo|exceto|tranne|behalve|oprócz|utom|кроме|о?крім|kecuali|selain)\s/iu;
 const NOTHING =
@@ -453,7 +455,7 @@ const OPPOSITES: readonly ((found: Found) => boolean)[] = [
   // "why do people use Slack instead of Discord"
   ({ words, before }) => INSTEAD.test(words) && QUESTION.test(before),
   // "create an issue with the title "Use Postgres instead of MySQL"", "add todo: never use Stripe"
-  ({ before }) => (before.match(/"/g)?.length ?? 0) % 2 === 1 || /[“„«][^”“»]*$/u.test(before),
+  ({ before }) => /["“„«]/u.test(before.replaceAll(QUOTED, '')),
   ({ before }) => CONTENT.test(before),
   // "No Asana, o que existe?" is Portuguese.
   ({ words, before, after }) =>

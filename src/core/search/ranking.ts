@@ -265,7 +265,7 @@ export class Ranker {
     const { catalogue, use } = this.#parts;
     const isExcluded = excludedMatcher(excluded);
     const reductionOf = (id: string) => {
-      // What the query also names as wanted is not excluded: "in Google Calendar, not in Google Keep".
+      // A server that the query also wants by its name is not excluded: "in Google Calendar, not in Google Keep".
       const forms = excluded.length === 0 || named.has(id) ? undefined : this.#nameFormsOf(id);
       return (
         (isDeprecated(catalogue.get(id)) ? DEPRECATED_SHARE : 1) *

@@ -119,6 +119,8 @@ describe('wantedAndExcluded', () => {
     ['dodaj zadanie, nie w Jira', 'dodaj zadanie', ['Jira']],
     ['创建一个任务，但不要在Notion里', '创建一个任务，但 里', ['Notion']],
     ["Ayşe'ye mail at ama gmail ile değil", "Ayşe'ye mail at ama", ['gmail']],
+    ['Erstelle „Titel A“ als Aufgabe, aber nicht in Jira', 'Erstelle „Titel A“ als Aufgabe,', ['Jira']],
+    ['create the task "A", but not in jira', 'create the task "A",', ['jira']],
   ])('makes of "%s" "%s", without %j', (query, wanted, excluded) => {
     expect(wantedAndExcluded(query, knownAs)).toEqual({ wanted, excluded });
   });
