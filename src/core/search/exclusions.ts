@@ -1,179 +1,5 @@
+import { EXCLUSION_PHRASES, type ExclusionPhrase } from './exclusion-words.ts';
 import { isDistinctive, spaced, type NameForms } from './names.ts';
-
-/** The words of a language that exclude a name, as regular expressions in which " " is any white space, and " ?" also none. */
-interface Language {
-  /** Before a name. */
-  readonly before?: string;
-  /** Before a name that the catalogue knows and that ends its clause, because the words are also said of what is searched for: "without", "no". */
-  readonly beforeKnown?: string;
-  /** Between these words and the name. */
-  readonly prepositions?: string;
-  /** Behind a name. */
-  readonly behind?: string;
-  /** With one of these words after it, the exclusion adds: "außer Slack soll auch Teams die Nachricht bekommen". */
-  readonly also?: { readonly if: string; readonly word: string };
-}
-
-/** The start of a clause. */
-const START = String.raw`(?<=(?:^|[.,;:!?(–—\-]|\b(?:and|but|please|pls|und|aber|bitte))\s*)`;
-
-/** By language code. */
-const LATIN: Readonly<Record<string, Language>> = {
-  en: {
-    before: [
-      '(?:but|and)(?: please)? not|[,;(–—-] ?(?:not|never)|(?:just|preferably|ideally) not|except|excluding',
-      'rather than|instead of|apart from|any(?:thing|where) but',
-      '(?:some|any)thing other than|other than|without using|avoid using',
-      `${START}(?:never|don['’]?t|do not) use|(?:don['’]?t|do not) (?:want|wish|like) to use`,
-    ].join('|'),
-    beforeKnown: [
-      String.raw`without|w/o|but(?<=\bany(?: \p{L}+){1,2} but)`,
-      String.raw`(?<=(?:^|[.!?])\s*)not|${START}(?:no|avoid)|(?:i|we) (?:don['’]?t|do not) want`,
-      `${START}(?:don['’]?t|do not) (?:send|post|put|save|store|create|make|share)(?: it| this| them)? (?:via|with|to|in|on|through|using)`,
-    ].join('|'),
-    prepositions: 'for|in|on|to|via|with|using|by|through|from|the|our|my',
-    also: { if: 'except|other than|apart from', word: 'also|too|as well' },
-  },
-  de: {
-    before: '(?:aber|nur|bloß|bitte|und|,) nicht|außer|(?:an)?statt',
-    beforeKnown: `ohne|${START}keine?n?`,
-    prepositions: 'in|mit|über|per|auf|von|via|bei',
-    also: { if: 'außer', word: 'auch' },
-  },
-  fr: {
-    before: '(?:mais|surtout|,) pas|sauf|plutôt que|au lieu de|sans (?:utiliser|passer par)',
-    beforeKnown: 'sans',
-    prepositions: 'dans|avec|sur|par|via',
-    also: { if: 'sauf', word: 'aussi|également' },
-  },
-  es: {
-    before: 'pero no|excepto|salvo|que no sea|no uses?|en (?:vez|lugar) de|sin usar|cualquier cosa menos',
-    beforeKnown: 'sin',
-    prepositions: 'en|a|con|por',
-    also: { if: 'excepto', word: 'también' },
-  },
-  it: {
-    before: '(?:ma|,) non|non usare|tranne|eccetto|invece di|al posto di|senza usare',
-    beforeKnown: 'senza',
-    prepositions: 'in|con|su|via',
-    also: { if: 'tranne', word: 'anche' },
-  },
-  pt: {
-    before: '(?:mas|e|,) não|não use|nem|exceto|em vez de|no lugar de|sem usar(?: o)?|qualquer coisa menos',
-    beforeKnown: 'sem',
-    prepositions: 'no|na|em|com|pelo|pela',
-    also: { if: 'exceto', word: 'também' },
-  },
-  nl: {
-    before: '(?:maar|,) niet|behalve|in plaats van',
-    beforeKnown: 'zonder',
-    prepositions: 'in|met|via|op',
-    also: { if: 'behalve', word: 'ook' },
-  },
-  pl: {
-    before: '(?:ale|tylko|byle|,) nie|oprócz|zamiast',
-    beforeKnown: 'bez',
-    prepositions: 'w|z|na|przez',
-    also: { if: 'oprócz', word: 'też|także|również' },
-  },
-  sv: {
-    before: '(?:men|,) inte|utom|i ?stället för',
-    beforeKnown: 'utan',
-    prepositions: 'i|med|via|på',
-    also: { if: 'utom', word: 'också|även' },
-  },
-  tr: {
-    behind: 'dışında|hariç|(?:ile )?değil(?! mi)|yerine|kullanmadan',
-    also: { if: 'dışında', word: 'de|da' },
-  },
-  id: {
-    before: '(?:tapi|tetapi) (?:bukan|jangan)|jangan|kecuali|selain',
-    beforeKnown: 'tanpa',
-    prepositions: 'di|ke|lewat|via|pakai|pake|menggunakan',
-    also: { if: 'selain', word: 'juga' },
-  },
-  vi: {
-    before: 'nhưng không(?: phải)?|(?:đừng|không)(?= (?:dùng|qua|bằng))|ngoại trừ|trừ|thay vì',
-    prepositions: 'dùng|qua|trên|bằng|ở|vào',
-  },
-};
-
-/** In these, any word in Latin letters counts as a name. */
-const OTHERS: Readonly<Record<string, Language>> = {
-  ru: {
-    before: '(?:но|только|и|[,(–—-]) не|кроме|вместо|не (?:через|используя)',
-    beforeKnown: 'без',
-    prepositions: 'в|во|на|через|с|со|из|по',
-    also: { if: 'кроме', word: 'также|тоже|ещё|еще' },
-  },
-  uk: {
-    before: '(?:але|тільки|лише|і|[,(–—-]) не|о?крім|замість|не (?:через|використовуючи)',
-    beforeKnown: 'без',
-    prepositions: 'в|у|на|через|з|із|зі|по',
-    also: { if: 'о?крім', word: 'також|теж|ще' },
-  },
-  ar: {
-    before: 'باستثناء|ما عدا|عدا|غير|(?:و|لكن |، ?)ليس|بدلا من|بدلاً من',
-    beforeKnown: 'بدون|دون',
-    prepositions: 'في|على|عبر|من خلال',
-  },
-  zh: {
-    before: '除了|(?:不要|别|別)(?:用|在)|而不是',
-    beforeKnown: '不要|不用|不想用',
-    prepositions: '在|通过|透過',
-    behind: '以外[での]?|之外',
-    also: { if: '除了|以外|之外', word: '也|还|還|も' },
-  },
-  ja: { behind: '(?:では|じゃ)なくて?|(?:を|は)使わ(?:ずに?|ないで)|抜きで?' },
-  ko: { behind: '말고|(?:을|를)? ?(?:제외(?:하고|한)|빼고)|대신에?|(?:이|가) 아닌(?! ?가)' },
-  hi: {
-    behind: 'के (?:अलावा|बिना|बजाय)|(?:को )?छोड़कर|की (?:जगह|बजाय)',
-    also: { if: 'के अलावा', word: 'भी' },
-  },
-};
-
-const LETTER = String.raw`[\p{L}\p{N}\p{M}]`;
-const UNSPACED = /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Hangul}/u;
-/** Words that are no part of others, except in scripts without spaces; a comma may follow a word. */
-const alone = (words: string) =>
-  UNSPACED.test(words)
-    ? `(?:${words})`
-    : String.raw`(?:(?<!${LETTER})|(?=[,;(–—،]))(?:${words})(?!${LETTER})`;
-const expression = (source: string, flags: string) =>
-  new RegExp(source.replaceAll(' ?', String.raw`\s*`).replaceAll(' ', String.raw`\s+`), flags);
-
-interface Phrase {
-  /** Matches the words that exclude, with the prepositions after them. */
-  readonly words: RegExp;
-  readonly stands: 'before' | 'behind';
-  /** Names are capitalized words and what the catalogue knows; only the latter; or any word in Latin letters, too. */
-  readonly takes: 'names' | 'known' | 'latin';
-  /** Matches the words that may also add something, and the word that says so. */
-  readonly adds: { readonly words: RegExp; readonly also: RegExp } | undefined;
-}
-
-const phrasesOf =
-  (takes: 'names' | 'latin') =>
-  ({ before, beforeKnown, behind, prepositions, also }: Language): Phrase[] => {
-    const adds = also && {
-      words: expression(`^(?:${also.if})`, 'iu'),
-      also: expression(alone(also.word), 'iu'),
-    };
-    const between = prepositions === undefined ? '' : String.raw`(?:\s*${alone(prepositions)})*`;
-    const leading = (words: string) => expression(alone(words) + between, 'giu');
-    const phrases: Phrase[] = [];
-    if (before !== undefined) phrases.push({ words: leading(before), stands: 'before', takes, adds });
-    if (beforeKnown !== undefined)
-      phrases.push({ words: leading(beforeKnown), stands: 'before', takes: 'known', adds: undefined });
-    if (behind !== undefined)
-      phrases.push({ words: expression(alone(behind), 'giu'), stands: 'behind', takes, adds });
-    return phrases;
-  };
-
-const PHRASES = [
-  ...Object.values(LATIN).flatMap(phrasesOf('names')),
-  ...Object.values(OTHERS).flatMap(phrasesOf('latin')),
-];
 
 /** The wanted part of a request, and the names that it excludes. */
 export interface Wish {
@@ -199,14 +25,16 @@ const FILLERS =
 
 /**
  * Splits a query into what is wanted, and what it excludes ("without using PayPal", "anything but gmail", "no Slack, please"). Nothing is
- * excluded by a query that says nothing else. What a name is, `Phrase.takes` says.
+ * excluded by a query that says nothing else. What a name is, `ExclusionPhrase.takes` says.
  */
 export function wantedAndExcluded(query: string, knownAs: KnownAs): Wish {
-  const found = PHRASES.flatMap(phrase => exclusionsBy(phrase, query, knownAs));
+  const found = EXCLUSION_PHRASES.flatMap(phrase => exclusionsBy(phrase, query, knownAs)).toSorted(
+    (one, other) => one.from - other.from,
+  );
   if (found.length === 0) return { wanted: query, excluded: [] };
   let wanted = '';
   let end = 0;
-  for (const { from, to } of found.toSorted((one, other) => one.from - other.from)) {
+  for (const { from, to } of found) {
     if (from >= end) wanted += `${query.slice(end, from)} `;
     end = Math.max(end, to);
   }
@@ -216,13 +44,13 @@ export function wantedAndExcluded(query: string, knownAs: KnownAs): Wish {
   return { wanted, excluded: [...new Set(found.flatMap(({ names }) => names))] };
 }
 
-function exclusionsBy(phrase: Phrase, query: string, knownAs: KnownAs): Exclusion[] {
+function exclusionsBy(phrase: ExclusionPhrase, query: string, knownAs: KnownAs): Exclusion[] {
   const find = phrase.stands === 'before' ? namesAfter : namesBefore;
   return [...query.matchAll(phrase.words)].flatMap(({ 0: words, index }) => {
     const one = find(query, { from: index, to: index + words.length }, { takes: phrase.takes, knownAs });
     if (!one) return [];
     const [before, after] = [query.slice(0, one.from), query.slice(one.to)];
-    const found = { words: `${words} `, phrase, before, after, knownAs };
+    const found = { phrase, before, after, knownAs };
     return OPPOSITES.some(says => says(found)) ? [] : [one];
   });
 }
@@ -232,7 +60,7 @@ interface Span {
   readonly to: number;
 }
 
-interface Names extends Pick<Phrase, 'takes'> {
+interface Names extends Pick<ExclusionPhrase, 'takes'> {
   readonly knownAs: KnownAs;
 }
 
@@ -398,8 +226,6 @@ function lengthOf(
 
 const bare = (word: string): string => word.replace(MARKS, '');
 
-/** Words that contrast two things. */
-const CONTRAST = /^(?:and|und|e|и|і|but|aber|mais|pero|ma|mas|maar|ale|men|но|але|tapi|tetapi|nhưng)\s/iu;
 /** Matches a preposition and what follows it. */
 const PLACE = new RegExp(
   String.raw`(?<!(?<!\p{L})(?:not|nicht|pas|no|não|non|niet|nie|inte|не)\s+)(?<!\p{L})(?:in|im|on|auf|dans|sur|en|no|na|em|op|w|i|på|в|у|на|di|trên)\s+(${WORD})`,
@@ -410,8 +236,6 @@ const STATEMENT =
   /(?<!\p{L})(?:that|who|which|they|users|customers|companies|pass(?:es)?|works?|laufen|passent|проходят|проходять)(?!\p{L})[^.!?\n]*$/iu;
 const ALL =
   /(?<!\p{L})(?:all|every\p{L}*|anyone|anybody|alles?|tou(?:s|te?s?)|tod[oa]s?|tutt[oiea]|tudo|все|всё|всі|усі|tüm|semua)(?!\p{L})[^.!?\n]*$|(?:所有|全部|すべて|全て|모든)/iu;
-const INSTEAD =
-  /^(?:instead\s+of|rather\s+than|(?:an)?statt|plutôt|au\s+lieu|en\s+(?:vez|lugar)|invece|al\s+posto|em\s+vez|no\s+lugar|in\s+plaats|zamiast|i\s*stället|вместо|замість|yerine|대신)/iu;
 const QUESTION =
   /(?<!\p{L})(?:why|reasons?|explain\p{L}*|about|compare|warum|wieso|darüber|pourquoi|por\s+qué|perché|por\s+que|waarom|dlaczego|varför|почему|чому|neden)(?!\p{L})/iu;
 /** Matches what introduces a text to write. */
@@ -419,20 +243,17 @@ const CONTENT =
   /(?<!\p{L})(?:to\p{L}*do|task|note|message|e?-?mail|issue|bug|ticket|title|titled|to\s+\p{L}+)\s*:[^:]*$/iu;
 /** Matches what stands between quotes, of which “ closes „ and opens others. */
 const QUOTED = /"[^"]*"|„[^“”]*[“”]|“[^”]*”|«[^»]*»/gu;
-const EXCEPT =
-  /^(?:except|außer|sauf|excepto|salvo|exceto|tranne|behalve|oprócz|utom|кроме|о?крім|kecuali|selain)\s/iu;
+/** Matches the verb of "stattfinden", whose prefix is also a word for "instead of". */
+const TAKES_PLACE = /(?<!\p{L})(?:finde[nt]?|fand(?:en)?)(?!\p{L})/iu;
+const PORTUGUESE = /(?<!\p{L})(?:que|uma?|para|com|não|os|as|do|da|meu|minha|mande|envie|crie)(?!\p{L})/iu;
 const NOTHING =
   /(?<!\p{L})(?:nothing|nobody|none|nichts|niemand|rien|personne|nada|nadie|ninguém|niente|nessuno|niets|nic|nikt|inget|ingen|ingenting|ничего|никто|нічого|ніхто)(?!\p{L})/iu;
-const WITHOUT =
-  /^(?:(?:.+\s+)?other\s+than|without|any(?:thing|where)?\s+but|but(?!.*\snot)|ohne|sans|sin|senza|sem|zonder|bez|utan|tanpa|без)\s/iu;
 const NOT =
   /(?<!\p{L})(?:never|not|cannot|\p{L}+n['’]t|cant|dont|wont|nothing|nicht|nie|kein\p{L}*|pas|jamais|no|nunca|non|mai|não|niet|nooit|inte|tidak|не|никогда|ніколи)(?!\p{L})[^.;!?\n]*$/iu;
 
 /** A phrase that was found, in its query. */
 interface Found {
-  /** Its words, with white space behind them. */
-  readonly words: string;
-  readonly phrase: Phrase;
+  readonly phrase: ExclusionPhrase;
   readonly before: string;
   readonly after: string;
   readonly knownAs: KnownAs;
@@ -440,35 +261,27 @@ interface Found {
 
 /** In which requests a phrase excludes nothing. */
 const OPPOSITES: readonly ((found: Found) => boolean)[] = [
-  // "I can't work without Slack"
-  ({ words, before }) => WITHOUT.test(words) && NOT.test(before),
+  // "I can't work without Slack", "never use anything other than Slack"
+  ({ phrase: { kind }, before }) => (kind === 'without' || kind === 'except') && NOT.test(before),
   // "The contact is in Gmail but not in HubSpot, add it"
-  ({ words, before, knownAs }) =>
-    CONTRAST.test(words) &&
+  ({ phrase: { kind }, before, knownAs }) =>
+    kind === 'but' &&
     [...before.matchAll(PLACE)].some(
       ([, word = '']) => IS_CAPITALIZED.test(word) || knownAs(bare(word).toLowerCase()) === 'name',
     ),
-  // "tests pass locally but not in GitHub Actions", "companies that use Salesforce but not HubSpot"
-  ({ words, before }) => (CONTRAST.test(words) || INSTEAD.test(words)) && STATEMENT.test(before),
-  // "mute all notifications except Slack"
-  ({ words, before }) => (EXCEPT.test(words) || /other\s+than\s/iu.test(words)) && ALL.test(before),
-  // "why do people use Slack instead of Discord"
-  ({ words, before }) => INSTEAD.test(words) && QUESTION.test(before),
+  // "tests pass locally but not in GitHub Actions", "companies that use Salesforce instead of HubSpot"
+  ({ phrase: { kind }, before }) => (kind === 'but' || kind === 'instead') && STATEMENT.test(before),
+  // "mute all notifications except Slack", "play nothing except Spotify"
+  ({ phrase: { kind }, before }) => kind === 'except' && (ALL.test(before) || NOTHING.test(before)),
+  // "Außer Slack soll auch Teams die Nachricht bekommen"
+  ({ phrase: { also }, after }) => also?.test(after) === true,
+  // "why do people use Slack instead of Discord", "Das Meeting findet online statt Zoom Link bitte erstellen"
+  ({ phrase: { kind }, before }) => kind === 'instead' && (QUESTION.test(before) || TAKES_PLACE.test(before)),
   // "create an issue with the title "Use Postgres instead of MySQL"", "add todo: never use Stripe"
   ({ before }) => /["“„«]/u.test(before.replaceAll(QUOTED, '')),
   ({ before }) => CONTENT.test(before),
   // "No Asana, o que existe?" is Portuguese.
-  ({ words, before, after }) =>
-    /^no\s/iu.test(words) &&
-    before.trim() === '' &&
-    /(?<!\p{L})(?:que|uma?|para|com|não|os|as|do|da|meu|minha|mande|envie|crie)(?!\p{L})/iu.test(after),
-  // "Play nothing except Spotify"
-  ({ words, before }) => EXCEPT.test(words) && NOTHING.test(before),
-  // "Das Meeting findet online statt Zoom Link bitte erstellen"
-  ({ words, before }) =>
-    /^statt\s/iu.test(words) && /(?<!\p{L})(?:finde[nt]?|fand(?:en)?)(?!\p{L})/iu.test(before),
-  // "Außer Slack soll auch Teams die Nachricht bekommen"
-  ({ words, phrase: { adds }, after }) => adds?.words.test(words) === true && adds.also.test(after),
+  ({ phrase: { kind }, before, after }) => kind === 'no' && before.trim() === '' && PORTUGUESE.test(after),
 ];
 
 /**
