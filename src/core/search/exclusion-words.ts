@@ -18,7 +18,7 @@ interface Language {
 
 export interface ExclusionPhrase {
   readonly kind: ExclusionKind;
-  /** Matches the words, with the prepositions after them, of which the last one is the group `preposition`. */
+  /** Matches the words, with the prepositions after them. */
   readonly words: RegExp;
   readonly stands: 'before' | 'behind';
   /** Names are capitalized words and what the catalogue knows; only the latter; or any word in Latin letters, too. */
@@ -40,7 +40,7 @@ const LATIN: Readonly<Record<string, Language>> = {
       except: 'except|excluding|apart from|any(?:thing|where) but|(?:(?:some|any)thing )?other than',
       instead: 'rather than|instead of',
       without: String.raw`without|w/o|but(?<=\bany(?: \p{L}+){1,2} but)`,
-      no: `${SENTENCE}not|${CLAUSE}(?:no|avoid)|(?:that|which)(?:(?: is|['’]s) not| isn['’]?t)(?! (?:in|on|at|from|with|for))|(?:i|we) (?:don['’]?t|do not) want|${CLAUSE}(?:don['’]?t|do not) (?:send|post|put|save|store|create|make|share)(?: it| this| them)? (?:via|with|to|in|on|through|using)`,
+      no: `${SENTENCE}not|${CLAUSE}(?:no|avoid)|(?:that|which)(?:(?: is| are|['’]?s) not| (?:is|are)n['’]?t)(?! (?:in|on|at|from|with|for))|(?:i|we) (?:don['’]?t|do not) want|${CLAUSE}(?:don['’]?t|do not) (?:send|post|put|save|store|create|make|share)(?: it| this| them)? (?:via|with|to|in|on|through|using)`,
     },
     prepositions: 'for|in|on|to|via|with|using|by|through|from|the|our|my',
     also: 'also|too|as well',
@@ -238,8 +238,7 @@ const expression = (source: string, flags: string) =>
 const phrasesOf =
   (takes: 'names' | 'latin') =>
   ({ before = {}, behind = {}, prepositions, also }: Language): ExclusionPhrase[] => {
-    const between =
-      prepositions === undefined ? '' : String.raw`(?:\s*(?<preposition>${alone(prepositions)}))*`;
+    const between = prepositions === undefined ? '' : String.raw`(?:\s*${alone(prepositions)})*`;
     const phrase = (kind: ExclusionKind, words: string, stands: 'before' | 'behind'): ExclusionPhrase => ({
       kind,
       stands,

@@ -46,11 +46,11 @@ export function wantedAndExcluded(query: string, knownAs: KnownAs): Wish {
 
 function exclusionsBy(phrase: ExclusionPhrase, query: string, knownAs: KnownAs): Exclusion[] {
   const find = phrase.stands === 'before' ? namesAfter : namesBefore;
-  return [...query.matchAll(phrase.words)].flatMap(({ 0: words, index, groups }) => {
+  return [...query.matchAll(phrase.words)].flatMap(({ 0: words, index }) => {
     const one = find(query, { from: index, to: index + words.length }, { takes: phrase.takes, knownAs });
     if (!one) return [];
     const [before, after] = [query.slice(0, one.from), query.slice(one.to)];
-    const found = { phrase, before, after, knownAs, isPlace: groups?.['preposition'] !== undefined };
+    const found = { phrase, before, after, knownAs };
     return OPPOSITES.some(says => says(found)) ? [] : [one];
   });
 }
@@ -257,20 +257,17 @@ interface Found {
   readonly before: string;
   readonly after: string;
   readonly knownAs: KnownAs;
-  /** true: a preposition stands before the name */
-  readonly isPlace: boolean;
 }
 
 /** In which requests a phrase excludes nothing. */
 const OPPOSITES: readonly ((found: Found) => boolean)[] = [
   // "I can't work without Slack", "never use anything other than Slack"
   ({ phrase: { kind }, before }) => (kind === 'without' || kind === 'except') && NOT.test(before),
-  // "The contact is in Gmail but not in HubSpot, add it", unlike "air quality in Graz but not Open-Meteo"
-  ({ phrase: { kind }, before, knownAs, isPlace }) =>
+  // "The contact is in Gmail but not in HubSpot, add it"
+  ({ phrase: { kind }, before, knownAs }) =>
     kind === 'but' &&
     [...before.matchAll(PLACE)].some(
-      ([, word = '']) =>
-        (isPlace && IS_CAPITALIZED.test(word)) || knownAs(bare(word).toLowerCase()) === 'name',
+      ([, word = '']) => IS_CAPITALIZED.test(word) || knownAs(bare(word).toLowerCase()) === 'name',
     ),
   // "tests pass locally but not in GitHub Actions", "companies that use Salesforce instead of HubSpot"
   ({ phrase: { kind }, before }) => (kind === 'but' || kind === 'instead') && STATEMENT.test(before),
