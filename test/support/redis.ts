@@ -8,8 +8,8 @@ export const REDIS_PASSWORD = 'password-of-the-test-redis';
 
 export interface RedisServer extends AsyncDisposable {
   readonly url: string;
-  /** SIGSTOP: it takes connections and answers nothing. */
-  pause(): void;
+  /** SIGSTOP: it takes connections and answers nothing. Waits until it has stopped. */
+  pause(): Promise<void>;
   resume(): void;
   /** Waits for the end. */
   kill(): Promise<void>;
@@ -58,7 +58,14 @@ export async function startRedis(): Promise<RedisServer> {
   await start();
   return {
     url: `redis://:${REDIS_PASSWORD}@127.0.0.1:${port}/1`,
-    pause: () => void running?.stdin?.write('STOP\n'),
+    pause: async () => {
+      const { promise: stopped, resolve } = Promise.withResolvers<void>();
+      running?.stdout?.on('data', (chunk: Buffer) => {
+        if (chunk.includes('stopped by the test')) resolve();
+      });
+      running?.stdin?.write('STOP\n');
+      await stopped;
+    },
     resume: () => void running?.stdin?.write('CONT\n'),
     kill,
     start,
@@ -66,10 +73,19 @@ export async function startRedis(): Promise<RedisServer> {
   };
 }
 
-/** Runs its arguments, and sends them the signals that come in as lines. When its input ends, so do they, at once. */
+/**
+ * Runs its arguments, and sends them the signals that come in as lines. A stop takes effect after kill returned, so it is
+ * waited for, where the system tells states, and then acknowledged. When the input ends, so do the arguments, at once.
+ */
 const TIED_TO_US = `
 "$@" &
 exec 2>/dev/null
-while read -r signal; do kill -s "$signal" $!; done
+while read -r signal; do
+  kill -s "$signal" $!
+  if [ "$signal" = STOP ]; then
+    while read -r _ _ state _ < /proc/$!/stat && [ "$state" != T ]; do sleep 0.01; done
+    echo stopped by the test
+  fi
+done
 kill -s KILL $!
 wait $!`;

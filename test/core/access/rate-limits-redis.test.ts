@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, it, onTestFinished } from 'vitest';
 import { RateLimited, RateLimits, type LimitStore } from '../../../src/core/access/rate-limits.ts';
 import { createLog } from '../../../src/platform/telemetry/log.ts';
 import { Redis, type RedisTimes } from '../../../src/platform/outbound/redis.ts';
@@ -101,7 +101,8 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
     await using a = await process(server.url, { commandMs: 1_000, connectMs: 50 });
     await eventually('Redis is used', () => a.limits.degraded === undefined);
     expect(await remaining(a.limits)).toBe(4);
-    server.pause();
+    await server.pause();
+    onTestFinished(() => server.resume());
     expect(await remaining(a.limits)).toBe(4);
     expect(a.limits.degraded).toMatch(/^Redis unavailable: /);
     // Nothing is sent any more: the answer needs no turn of the event loop but those of promises.
