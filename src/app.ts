@@ -22,7 +22,9 @@ export async function startSwitchboard(config: Config, options: StartOptions = {
   const folder = await openFolder(config, options, opened);
   const { database = () => openConfigured(config, folder.log) } = options;
   const opening = adoptLater(opened, database(), open => open.close());
-  // A new database is created by a child process. Meanwhile, this one loads the rest of the program.
+  // Loading the rest of the program takes seconds on a busy machine, and keeps this process from answering Postgres in time.
+  if (config.database.url !== undefined) await opening;
+  // A new embedded database is created by a child process, and meanwhile this one loads the rest.
   const { assemble } = await import('./assembly.ts');
   const parts = await assemble(folder, opening);
   const running = opened.move();
