@@ -16,6 +16,7 @@ export default defineConfig({
     // Real servers and a real database on a slow shared machine: these bounds only end what hangs.
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    expect: { poll: { timeout: 60_000 } },
     pool: 'forks',
     // Two processes run all files and import the sources once: alone in a process, each file would import them again. No test may
     // leave anything behind that another could see, such as a changed environment.

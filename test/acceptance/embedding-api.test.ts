@@ -72,18 +72,25 @@ describe('an installation with an embedding API', () => {
     const log = path.join(folder.path, 'log');
     await using program = await serve({ ...env, LOG_LEVEL: 'debug' }, log);
     await program.ready();
-    const [best] = await search(program.url, 'colours of kind 1');
-    expect(best).toMatchObject({ id: 'server-1' });
-    expect(best.scores.semantic).toBeGreaterThan(0.5);
+    const bestFor = async (query: string) => (await search(program.url, query))[0];
+    // On a busy machine a vector may come too late for the first search, and then serves the next.
+    await vi.waitFor(
+      async () => expect((await bestFor('colours of kind 1')).scores.semantic).toBeGreaterThan(0.5),
+      60_000,
+    );
+    expect(await bestFor('colours of kind 1')).toMatchObject({ id: 'server-1' });
 
     api.fault = hang;
     for (const query of ['colours', 'kind 1', 'kind 2', 'colours of kind 2'])
-      expect((await search(program.url, query))[0].scores.semantic).toBe(0);
+      expect((await bestFor(query)).scores.semantic).toBe(0);
     expect(await degraded(program.url)).toEqual([expect.stringMatching(/did not respond in time/)]);
 
     api.fault = undefined;
     await vi.waitFor(async () => expect(await degraded(program.url)).toEqual([]), { timeout: 60_000 });
-    expect((await search(program.url, 'colours of kind 2'))[0].scores.semantic).toBeGreaterThan(0.5);
+    await vi.waitFor(
+      async () => expect((await bestFor('colours of kind 2')).scores.semantic).toBeGreaterThan(0.5),
+      60_000,
+    );
     await program.stop();
   });
 

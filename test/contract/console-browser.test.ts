@@ -32,7 +32,7 @@ const expectFocused = (one: Locator) =>
   vi.waitFor(async () => {
     const isFocused = (element: unknown) => (globalThis as any).document.activeElement === element;
     expect(await one.evaluate(isFocused)).toBe(true);
-  });
+  }, 60_000);
 
 const SCREENS = [
   '#/',

@@ -166,13 +166,13 @@ describe.skipIf(browserMissing !== undefined)(`the forms of the console ${browse
     await dialog(page).getByLabel('Name').fill('Short-lived');
     await dialog(page).getByRole('button', { name: 'Create' }).click();
     await dialog(page).getByText('it is never shown again').waitFor();
-    await vi.waitFor(async () => expect(await focused()).toBe('The key was created'));
+    await vi.waitFor(async () => expect(await focused()).toBe('The key was created'), 60_000);
     await button(page, 'I have copied it').click();
     await button(page, 'Revoke Short-lived').click();
     await dialog(page).getByRole('button', { name: 'Revoke' }).click();
     await page.getByRole('row').filter({ hasText: 'Short-lived' }).waitFor({ state: 'detached' });
     await operator.settled();
-    await vi.waitFor(async () => expect(await focused()).toBe('Keys'));
+    await vi.waitFor(async () => expect(await focused()).toBe('Keys'), 60_000);
   });
 
   it('the catalogue says that a deactivated server matches', async () => {

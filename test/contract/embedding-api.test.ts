@@ -33,12 +33,13 @@ let api: EmbeddingsServer;
 beforeEach(async () => void (api = await startEmbeddingsServer()));
 afterEach(() => api[Symbol.asyncDispose]());
 
-/** The limits are short where something is to be waited for in vain, and the rest as it ships. */
+/** The limits are short where something is to be waited for in vain, and long where something comes. */
 const start = (options: Parameters<typeof startTestSwitchboard>[0] = {}) =>
   startTestSwitchboard({
     catalogue,
     env: { OPENAI_API_KEY: KEY, OPENAI_BASE_URL: api.baseUrl, EMBEDDING_MODEL: 'a-model' },
     embeddingLimits: {
+      queryWaitMs: 60_000,
       firstBackOffMs: 1,
       maxBackOffMs: 2,
       firstTrialMs: 1,
@@ -178,8 +179,9 @@ describe('while the embedding API', () => {
     api.dimensions = 200;
     api.fault = undefined;
     await untilWell(sb);
-    await vi.waitFor(async () =>
-      expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5),
+    await vi.waitFor(
+      async () => expect((await best(sb, 'rain of a city'))?.scores.semantic).toBeGreaterThan(0.5),
+      60_000,
     );
     expect(sb.logged()).toMatch(/openai:127[^ ]*:a-model:200/);
   });

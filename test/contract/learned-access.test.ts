@@ -35,7 +35,7 @@ describe('a server of unknown access', () => {
 
     expect((await call()).status).toBe(200);
     const open = { kind: 'none', status: 'open' };
-    await vi.waitFor(async () => expect(await onRest()).toEqual(open));
+    await vi.waitFor(async () => expect(await onRest()).toEqual(open), 60_000);
     expect(await shown()).toEqual({ ...open, learned: { kind: 'none' } });
     const params = { name: 'search_servers', arguments: { query: 'weather' } };
     const { text } = await sb.post('/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });

@@ -54,7 +54,7 @@ it('each log line of a request has the id from its response', async () => {
   await vi.waitFor(() => {
     const ended = lines().filter(({ msg }) => msg === 'request');
     expect(ended.map(({ requestId }) => requestId)).toEqual(expect.arrayContaining([...ids.values()]));
-  });
+  }, 60_000);
 
   const caused = lines()
     .slice(before)

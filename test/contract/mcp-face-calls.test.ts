@@ -371,7 +371,7 @@ describe('Switchboard-Timeout-Ms', () => {
       passed(deadline(60_000)),
       quick.post('/mcp', message({ name: 'call_remote_tool', arguments: args, _meta })),
     ];
-    await vi.waitFor(() => expect(held).toHaveLength(patient.length));
+    await vi.waitFor(() => expect(held).toHaveLength(patient.length), 60_000);
     for (const answer of await Promise.all([rest(), passed()])) {
       expect(answer.status).toBe(502);
       expect(answer.text).toMatch(

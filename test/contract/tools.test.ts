@@ -36,7 +36,7 @@ describe("a server's own tools", () => {
     await vi.waitFor(async () => {
       nowMs++;
       expect(await found()).toEqual([{ name: 'forecast', description, input_schema: inputSchema }]);
-    });
+    }, 60_000);
     expect((await sb.admin.request('GET', '/catalogue/w')).json).toMatchObject({
       tools_source: 'live',
       tools_listed_at: expect.stringContaining('2026-11-21T00:00'),
@@ -67,7 +67,7 @@ describe("a server's own tools", () => {
     await vi.waitFor(async () => {
       nowMs++;
       expect(await found()).toMatchObject([{ description, warnings: both }]);
-    });
+    }, 60_000);
     expect(await listed()).toMatchObject([{ warnings: both }]);
     const onFace = await face(sb, 'search_servers', { query: 'weather of a city', limit: 1 });
     expect(onFace.structuredContent.servers[0].tools).toMatchObject([{ name: 'forecast', warnings: both }]);

@@ -11,4 +11,4 @@ const args = process.argv.slice(2);
 process.exitCode =
   args.length > 0
     ? await main(args, processIo)
-    : await serve(readConfig(), processIo, { askEveryMs: 1_000, stopMs: 3_000 });
+    : await serve(readConfig(), processIo, { askEveryMs: 1_000, stopMs: 10_000 });

@@ -24,7 +24,7 @@ describe.skipIf(!inject('hasRedis'))('rate limits on Redis', () => {
   async function process(url = server.url, times: Partial<RedisTimes> = {}, lease?: LimitStore['lease']) {
     const lines: string[] = [];
     const log = createLog('trace', { write: (line: string) => void lines.push(line) });
-    const redis = await Redis.open({ url, log, times: { retryMs: 20, ...times } });
+    const redis = await Redis.open({ url, log, times: { commandMs: 60_000, retryMs: 20, ...times } });
     const limits = new RateLimits(LIMITS, { redis, lease });
     return { limits, lines, [Symbol.asyncDispose]: () => redis.close() };
   }

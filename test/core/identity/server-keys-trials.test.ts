@@ -19,10 +19,10 @@ it('of a tenant, four keys are tried at a time; a further one is 429, and one of
     return sb.put('/v1/identity/connections', body, headers);
   };
   const trials = [put(), put(), put(), put()];
-  await vi.waitUntil(() => waiting === 4);
+  await vi.waitUntil(() => waiting === 4, 60_000);
   expect(await put()).toMatchObject({ status: 429, json: { code: 'rate_limited' } });
   trials.push(put({ 'x-api-key': sb.otherKey }));
-  await vi.waitUntil(() => waiting === 5);
+  await vi.waitUntil(() => waiting === 5, 60_000);
   release();
   for (const { json } of await Promise.all(trials)) expect(json.code).toBe('credentials_rejected');
   expect((await put()).json.code).toBe('credentials_rejected');

@@ -74,5 +74,5 @@ describe.each(['modern', 'legacy', 'sse'] as const)('%s', era => {
     for (let i = 0; i < 4; i++) await rounds(ROUNDS / 4);
     expect(heapBytes() - before).toBeLessThan(3 * 1024 * 1024);
     expect(harness.proxy.sessionCount).toBe(era === 'modern' ? 0 : 1);
-  }, 120_000);
+  });
 });

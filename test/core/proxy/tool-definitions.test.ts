@@ -45,7 +45,7 @@ it('a listing in the background that a stop cuts off is not logged as a failure'
   await using upstream = await startTools(() => ({}), { 'tools/list': () => {} });
   await using harness = startProxy(upstream.url('ok'));
   expect(await harness.tool('echo')).toMatchObject(OK);
-  await vi.waitFor(() => expect(upstream.inbox.count('tools/list')).toBe(1));
+  await vi.waitFor(() => expect(upstream.inbox.count('tools/list')).toBe(1), 60_000);
   await harness.proxy.close();
   await turn();
   expect(harness.logged.filter(({ err }) => err !== undefined)).toEqual([]);
@@ -143,8 +143,10 @@ describe('a call of a tool whose definition is not fresh', () => {
     expect(methods.indexOf('tools/call')).toBeLessThan(
       methods.includes('tools/list') ? methods.indexOf('tools/list') : Infinity,
     );
-    await vi.waitFor(async () =>
-      expect(await failure(harness.tool('forecast', {}))).toMatchObject({ code: 'invalid_params' }),
+    await vi.waitFor(
+      async () =>
+        expect(await failure(harness.tool('forecast', {}))).toMatchObject({ code: 'invalid_params' }),
+      60_000,
     );
     expect(upstream.inbox.count('tools/list')).toBe(1);
   });
@@ -311,10 +313,10 @@ describe('a guess at a tool of a server with unknown tools', () => {
 
   it('waits once for a server that does not list its tools, not with every call', async () => {
     await using upstream = await startTools(() => ({}), { 'tools/list': () => {} });
-    const limits = { toolListWaitMs: 50 };
+    const limits = { toolListWaitMs: 1_000 };
     await using harness = startProxy(upstream.url('ok'), { limits });
     // A caller with little time waits for less, which says nothing of the server.
-    await harness.proxy.callTool(caller({ timeoutMs: 120 }), { serverId: 's', name: 'x' });
+    await harness.proxy.callTool(caller({ timeoutMs: 2_700 }), { serverId: 's', name: 'x' });
     const definitions = new ToolDefinitions({
       clock: harness.clock,
       log: createLog('silent'),
@@ -329,7 +331,7 @@ describe('a guess at a tool of a server with unknown tools', () => {
       const send = () => Promise.resolve({ answer: { result: { content: [] } }, bytes: 0 });
       await checked.run(view, { name: 'x' }, { send, read: toolOutcome, refresh, deadline });
     };
-    await call(120);
+    await call(2_700);
     await call(60_000);
     await call(60_000);
     expect(waited).toBe(2);

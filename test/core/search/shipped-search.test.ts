@@ -29,7 +29,7 @@ beforeAll(async () => {
   await catalogue.attachIndex(change => index.prepare(change));
   search = createSearch({ catalogue, index, db, log: silent, clock, use: () => UNUSED });
   opened.defer(() => search.close());
-}, 60_000);
+});
 afterAll(() => opened.disposeAsync());
 
 describe('a search of the shipped catalogue', () => {

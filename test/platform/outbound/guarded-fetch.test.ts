@@ -132,6 +132,7 @@ describe('why a request got no response', () => {
     url: string | ((origin: string) => string),
     answer: RequestListener,
     resolve?: Resolve,
+    maxMs = 60_000,
   ) => {
     await using server = await listen(answer);
     const guard = new Guard({
@@ -139,7 +140,7 @@ describe('why a request got no response', () => {
       connectTimeoutMs: 1_000,
       ...(resolve ? { resolve } : {}),
     });
-    const { fetch, close } = createGuardedFetch(guard, MAX_BYTES, 300);
+    const { fetch, close } = createGuardedFetch(guard, MAX_BYTES, maxMs);
     const error = await fetch(typeof url === 'string' ? url : url(server.origin), GET).catch(
       (thrown: unknown) => thrown,
     );
@@ -159,7 +160,7 @@ describe('why a request got no response', () => {
   it.each<[string, Parameters<typeof why>]>([
     ['the host name does not resolve', ['https://secret.internal/', silent, lost('ENOTFOUND')]],
     ['the host name currently does not resolve', ['https://secret.internal/', silent, lost('EAI_AGAIN')]],
-    ['it did not answer in time', [origin => origin, silent]],
+    ['it did not answer in time', [origin => origin, silent, undefined, 300]],
     ['the TLS handshake failed', [origin => origin.replace('http:', 'https:'), silent]],
     ['the connection broke', [origin => origin, (_request, response) => response.destroy()]],
     [
@@ -170,8 +171,8 @@ describe('why a request got no response', () => {
       'the request failed',
       [origin => origin, (_request, response) => response.end('x'.repeat(MAX_BYTES + 1))],
     ],
-  ])('is said as: %s', async (words, [url, answer, resolve]) => {
-    expect(await why(url, answer, resolve)).toBe(words);
+  ])('is said as: %s', async (words, asked) => {
+    expect(await why(...asked)).toBe(words);
   });
 
   it('is said where nobody listens', async () => {

@@ -35,7 +35,7 @@ setFlagsFromString('--wasm-dynamic-tiering');
 let embedder: Embedder;
 beforeAll(async () => {
   embedder = await createMiniLmEmbedder({ threads: 2 });
-}, 60_000);
+});
 afterAll(() => embedder.close());
 
 describe('embed', () => {

@@ -69,10 +69,10 @@ describe('texts of an import', () => {
       held.push(() => sendJson(response, 200, good()));
     });
     const embedded = embedder.embed(many, 'index');
-    await vi.waitFor(() => expect(held).toHaveLength(4));
+    await vi.waitFor(() => expect(held).toHaveLength(4), 60_000);
     // The fifth waits for a free turn, which a query need not.
     const query = embedder.embed(['overtaking'], 'query');
-    await vi.waitFor(() => expect(held).toHaveLength(5));
+    await vi.waitFor(() => expect(held).toHaveLength(5), 60_000);
     expect(used.server.requests.at(-1)?.input).toEqual(['overtaking']);
     held.pop()?.();
     expect(await query).toHaveLength(1);
@@ -233,12 +233,20 @@ describe('a query', () => {
     await asked;
     expect(embedder.degraded).toMatch(/did not respond in time: searching by keyword only/);
     answerLate();
-    await vi.waitFor(async () => expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]));
+    await vi.waitFor(
+      async () => expect(await embedder.embed(['rain'], 'query')).toEqual([vector('rain')]),
+      60_000,
+    );
   });
 
   it('no longer waits after three have failed; a trial in the background finds out when the API is back', async () => {
     const { embedder } = await connected(hang, { queryWaitMs: 20, ...NO_TRIAL });
-    for (const text of ['a', 'b', 'c']) await failing(embedder.embed([text], 'query'));
+    for (const text of ['a', 'b', 'c']) {
+      // The time limit may be over before the request has come.
+      const asked = used.server.next();
+      await failing(embedder.embed([text], 'query'));
+      await asked;
+    }
     expect(used.server.requests).toHaveLength(3);
     expect(await failing(embedder.embed(['d'], 'query'))).toMatchObject({ kind: 'held_back' });
     expect(used.server.requests).toHaveLength(3);
@@ -308,7 +316,7 @@ describe('recovery', () => {
     expect(embedder.isAsked).toBe(false);
     used.server.fault = undefined;
     answerTrial();
-    await vi.waitFor(() => expect(embedder).toMatchObject({ isAsked: true, degraded: undefined }));
+    await vi.waitFor(() => expect(embedder).toMatchObject({ isAsked: true, degraded: undefined }), 60_000);
   });
 
   it('of queries waits for a quick trial, whereas imports go on with a slow API', async () => {
@@ -320,7 +328,7 @@ describe('recovery', () => {
     expect(embedder.degraded).toMatch(/did not respond in time: searching by keyword only/);
     expect(await embedder.embed(['rain'], 'index')).toEqual([vector('rain')]);
     used.server.fault = undefined;
-    await vi.waitFor(() => expect(embedder.degraded).toBeUndefined());
+    await vi.waitFor(() => expect(embedder.degraded).toBeUndefined(), 60_000);
   });
 });
 

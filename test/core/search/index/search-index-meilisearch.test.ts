@@ -106,7 +106,7 @@ describe('the index in Meilisearch', () => {
     const embedding = Promise.withResolvers<void>();
     started.control.gate = embedding.promise;
     const found = started.index.find(started.index.ask('feeds the zebra d'));
-    await vi.waitFor(() => expect(started.double.searches()).toHaveLength(1));
+    await vi.waitFor(() => expect(started.double.searches()).toHaveLength(1), 60_000);
     embedding.resolve();
     await found;
     const searches = started.double.searches().map(({ body }) => body.queries);
@@ -183,8 +183,9 @@ describe('the index in Meilisearch', () => {
     const other = await started.openBeside();
     double.paused = true;
     const made = Promise.all([index, other].map(one => update(one, { upserted: CATALOGUE })));
-    await vi.waitFor(() =>
-      expect(double.enqueuedTypes().filter(type => type === 'indexCreation')).toHaveLength(2),
+    await vi.waitFor(
+      () => expect(double.enqueuedTypes().filter(type => type === 'indexCreation')).toHaveLength(2),
+      60_000,
     );
     double.paused = false;
     double.work();
@@ -291,7 +292,7 @@ describe('a change that Meilisearch refuses', () => {
     await recovered(index);
     expect(index.size).toBe(6);
     expect(await find(index, 'zebra')).toHaveLength(6);
-    await vi.waitFor(() => expect(started.documents()).toEqual(before));
+    await vi.waitFor(() => expect(started.documents()).toEqual(before), 60_000);
   });
 
   it('is refused as a whole: earlier requests are rolled back', async () => {
@@ -308,7 +309,7 @@ describe('a change that Meilisearch refuses', () => {
     const upserted = ['x', 'y'].map(id => server(id, 'Big.', tools));
     await expect(update(index, { upserted })).rejects.toThrow('out of luck');
     expect(additions).toBe(2);
-    await vi.waitFor(() => expect(started.documents()).toEqual(before));
+    await vi.waitFor(() => expect(started.documents()).toEqual(before), 60_000);
   });
 
   it('does not keep the program from serving at its start', async () => {
@@ -444,7 +445,7 @@ describe('without Meilisearch', () => {
     await update(index, { upserted: CATALOGUE });
     double.paused = true;
     const changed = update(index, { upserted: [mail] });
-    await vi.waitFor(() => expect(double.tasks.at(-1)?.status).toBe('enqueued'));
+    await vi.waitFor(() => expect(double.tasks.at(-1)?.status).toBe('enqueued'), 60_000);
     expect(await find(index, 'zebra')).toHaveLength(6);
     expect(index.degraded).toBeUndefined();
     double.paused = false;

@@ -141,10 +141,10 @@ describe('VectorCache.vectorsOf', () => {
     const vectors = cache.vectorsOf(many);
     let settled = false;
     const ended = vectors.catch(() => (settled = true));
-    await vi.waitFor(() => expect(calls).toHaveLength(3));
+    await vi.waitFor(() => expect(calls).toHaveLength(3), 60_000);
     calls[0]?.reject(new Error('down'));
     calls[1]?.resolve();
-    await vi.waitFor(async () => expect(await database.db.$count(embeddings)).toBe(50));
+    await vi.waitFor(async () => expect(await database.db.$count(embeddings)).toBe(50), 60_000);
     expect(settled).toBe(false);
     calls[2]?.resolve();
     await ended;
