@@ -81,16 +81,19 @@ describe.each(DATABASES)('the exchange on $name', ({ kind, skipped }) => {
       ['10 MB', { tooLarge: true }],
       ['cut JSON', { truncated: true }],
       ['no access_token', { omitAccessToken: true }],
-    ])('44: a token endpoint that answers with %s is exchange_failed within seconds', async (_what, fault) => {
-      const session = await begin();
-      sb.idp.faults.token = fault;
-      const startedAt = performance.now();
-      const { status } = await visit(session.callback);
-      expect(performance.now() - startedAt).toBeLessThan(20_000);
-      sb.idp.faults.token = {};
-      expect(status).toBe(303);
-      await expectError(session, 'exchange_failed');
-    });
+    ])(
+      '44: a token endpoint that answers with %s is exchange_failed within seconds',
+      async (_what, fault) => {
+        const session = await begin();
+        sb.idp.faults.token = fault;
+        const startedAt = performance.now();
+        const { status } = await visit(session.callback);
+        expect(performance.now() - startedAt).toBeLessThan(20_000);
+        sb.idp.faults.token = {};
+        expect(status).toBe(303);
+        await expectError(session, 'exchange_failed');
+      },
+    );
 
     it("48: another tenant's poll is 404 and takes nothing [identity.sessions.poll]", async () => {
       const session = await begin();
