@@ -73,12 +73,17 @@ describe('an installation with an embedding API', () => {
     await using program = await serve({ ...env, LOG_LEVEL: 'debug' }, log);
     await program.ready();
     const bestFor = async (query: string) => (await search(program.url, query))[0];
-    // On a busy machine a vector may come too late for the first search, and then serves the next.
-    await vi.waitFor(
-      async () => expect((await bestFor('colours of kind 1')).scores.semantic).toBeGreaterThan(0.5),
-      60_000,
-    );
-    expect(await bestFor('colours of kind 1')).toMatchObject({ id: 'server-1' });
+    // On a busy machine the vector of a search may come too late for it. It would serve the next one with the same words.
+    const semanticOf = async (ending: string) => {
+      const scores: number[] = [];
+      for (const words of ['colours', 'some colours', 'all colours']) {
+        const best = await bestFor(`${words} of kind 1${ending}`);
+        expect(best).toMatchObject({ id: 'server-1' });
+        scores.push(best.scores.semantic);
+      }
+      return Math.max(...scores);
+    };
+    expect(await semanticOf('')).toBeGreaterThan(0.5);
 
     api.fault = hang;
     for (const query of ['colours', 'kind 1', 'kind 2', 'colours of kind 2'])
@@ -87,10 +92,7 @@ describe('an installation with an embedding API', () => {
 
     api.fault = undefined;
     await vi.waitFor(async () => expect(await degraded(program.url)).toEqual([]), { timeout: 60_000 });
-    await vi.waitFor(
-      async () => expect((await bestFor('colours of kind 2')).scores.semantic).toBeGreaterThan(0.5),
-      60_000,
-    );
+    expect(await semanticOf(', please')).toBeGreaterThan(0.5);
     await program.stop();
   });
 
