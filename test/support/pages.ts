@@ -4,7 +4,9 @@ import type { Visitor } from './browser.ts';
 
 /** What must hold of each of our pages. */
 export async function expectWellMade(page: Page, title: string) {
-  expect(await page.title()).toBe(title);
+  // A click may return before the page that it leads to has come, and its title comes before its body.
+  await vi.waitFor(async () => expect(await page.title()).toBe(title), 60_000);
+  await page.waitForLoadState();
   expect(await page.getByRole('heading', { level: 1 }).count()).toBe(1);
   expect(await page.getByRole('main').count()).toBe(1);
   expect(await page.locator('html').getAttribute('lang')).toBe('en');
