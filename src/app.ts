@@ -20,7 +20,7 @@ export type { StartOptions, Switchboard } from './assembly.ts';
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
   await using opened = new AsyncDisposableStack();
   const folder = await openFolder(config, options, opened);
-  const { database = () => openConfigured(config, folder.log) } = options;
+  const { database = () => openConfigured(config, folder.log, options.signal) } = options;
   const opening = adoptLater(opened, database(), open => open.close());
   // Loading the rest of the program takes seconds on a busy machine, and keeps this process from answering Postgres in time.
   if (config.database.url !== undefined) await opening;

@@ -8,14 +8,21 @@ import { connectionsAllowed, DatabaseUnreachable, openPostgres } from './platfor
 
 /**
  * Opens the configured database and applies pending migrations.
- * @throws ConfigError if the Postgres of DATABASE_URL cannot be reached
+ * @param signal ends the wait for Postgres
+ * @throws ConfigError if the Postgres of DATABASE_URL cannot be reached; the reason of the signal
  */
 export async function openConfigured(
   { database: { url, limits }, dataDir }: Config,
   log?: Log,
+  signal?: AbortSignal,
 ): Promise<OpenDatabase> {
   if (url === undefined) return openDatabase(dataDir);
-  return reaching(openPostgres(url, limits, log));
+  try {
+    return await reaching(openPostgres(url, limits, log, signal));
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
 }
 
 /** @throws ConfigError if the Postgres of DATABASE_URL cannot be reached */

@@ -1,7 +1,8 @@
 import { readdirSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { makeDataDir } from '../support/data-dir.ts';
-import { begin, serve, temporaryFolder } from '../support/program.ts';
+import { begin, SAME_SIGNAL_MS, serve, temporaryFolder } from '../support/program.ts';
 import { eventually } from '../support/processes.ts';
 
 const SMALL = 'test/support/one-server.jsonl';
@@ -28,6 +29,7 @@ it('told to stop, it says so at /readyz and serves on, new connections too; a se
   const body = JSON.stringify({ query: 'track issues', limit: 1 });
   const found = await fetch(`${program.url}/v1/search`, { method: 'POST', headers, body });
   expect(found.status).toBe(200);
+  await delay(SAME_SIGNAL_MS);
   expect(await program.stop()).toBeNull();
 });
 

@@ -18,7 +18,7 @@ import {
   type Process,
   type Reply,
 } from '../support/processes.ts';
-import { begin, run, serve, temporaryFolder } from '../support/program.ts';
+import { begin, run, SAME_SIGNAL_MS, serve, temporaryFolder } from '../support/program.ts';
 import { scrape, sumOf } from '../support/scrape.ts';
 import { startV1Server, type V1Server } from '../support/upstreams/v1.ts';
 
@@ -317,6 +317,7 @@ describe.skipIf(inject('postgresUrl') === undefined)('two workers on one port', 
       return replies.every(({ status, json }) => status === 503 && json.status === 'stopping');
     });
     expect((await program.post('/v1/search', { query: 'mail' }, APART)).status).toBe(200);
+    await setTimeout(SAME_SIGNAL_MS);
     expect(await program.stop('SIGTERM')).toBeNull();
     await eventually('all have ended', () => !pids.some(isAlive));
   });

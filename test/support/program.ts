@@ -17,6 +17,9 @@ const COMPILE_CACHE = path.resolve('node_modules/.cache/switchboard/compiled');
 /** As the tests themselves run (vitest.config.ts): WebAssembly is not optimised. Benchmarks do not have it. */
 const NODE_OPTIONS = process.execArgv.filter(option => option === '--liftoff-only');
 
+/** A signal that arrives sooner after the first one counts as the same, which npm has passed on. With the error of a timer. */
+export const SAME_SIGNAL_MS = 1_000 + 100;
+
 export interface Finished {
   readonly code: number | null;
   readonly stdout: string;

@@ -3,19 +3,20 @@ import type { Config } from '../../config/index.ts';
 import { CommandFailed } from '../admin-client.ts';
 import { startOn } from '../failure.ts';
 import type { Io } from '../terminal.ts';
+import { listenToSignals } from './signals.ts';
 import { serveWithWorkers, type Introduced, type WorkerTimes } from './workers.ts';
 
 /**
  * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
- * next step. A second signal ends the process immediately.
+ * next step. A second signal ends the process and its workers immediately.
  * @param times for tests of workers
  */
 export async function serve(config: Config, io: Io, times?: WorkerTimes): Promise<number> {
-  const stop = firstSignal();
+  const signals = listenToSignals(signal => new StoppedAtStart(signal));
   try {
     if (config.http.workers > 1)
-      await serveWithWorkers(config, stop, started => io.print(introduction(config, started)), times);
-    else await serveAlone(config, stop, io);
+      await serveWithWorkers(config, signals, started => io.print(introduction(config, started)), times);
+    else await serveAlone(config, signals.stop, io);
     return 0;
   } catch (error) {
     if (error instanceof StoppedAtStart && error.signal === 'SIGTERM') return 0;
@@ -38,18 +39,6 @@ class StoppedAtStart extends CommandFailed {
     super('Stopped before the server was ready. No API key was created.', 'interrupted');
     this.signal = signal;
   }
-}
-
-/** Returns a signal that aborts at the first SIGTERM or SIGINT. */
-function firstSignal(): AbortSignal {
-  const stopping = new AbortController();
-  const stop = (signal: NodeJS.Signals) => {
-    // From now on, signals have their default effect: they end the process.
-    process.off('SIGTERM', stop).off('SIGINT', stop);
-    stopping.abort(new StoppedAtStart(signal));
-  };
-  process.on('SIGTERM', stop).on('SIGINT', stop);
-  return stopping.signal;
 }
 
 function introduction(config: Config, { url = '', firstKey, servers }: Introduced): string {

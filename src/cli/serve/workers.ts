@@ -13,6 +13,7 @@ import { closeStranded } from '../../platform/workers/handover.ts';
 import { LeaseBook, type LeaseRequest } from '../../platform/workers/leases.ts';
 import { MESSAGES, type Failure, type Listening, type News } from '../../platform/workers/seat.ts';
 import { CommandFailed } from '../admin-client.ts';
+import type { StopSignals } from './signals.ts';
 import { WORKER } from './worker.ts';
 
 export interface Introduced {
@@ -41,7 +42,7 @@ export interface WorkerTimes {
 const TIMES: WorkerTimes = { askEveryMs: 5_000, stopMs: 25_000 };
 
 /**
- * Serves with several worker processes on one port until the signal aborts, then lets their running calls finish. A worker that
+ * Serves with several worker processes on one port until `stop` aborts, then lets their running calls finish. A worker that
  * ends is started again, and one that hangs is killed. The first worker starts alone, because it may have the data folder and the
  * database to prepare.
  * @param introduce called once all workers listen
@@ -50,26 +51,17 @@ const TIMES: WorkerTimes = { askEveryMs: 5_000, stopMs: 25_000 };
  */
 export async function serveWithWorkers(
   { http, log: settings }: Pick<Config, 'http' | 'log'>,
-  stop: AbortSignal,
+  { stop, kill }: StopSignals,
   introduce: (program: Introduced) => void,
   { askEveryMs, stopMs } = TIMES,
 ): Promise<void> {
   const log = openLog(settings);
   await using workers = new Workers(http.workers, log, { askEveryMs, stopMs: http.drainMs + stopMs });
-  stop.addEventListener('abort', () => killAtNextSignal(workers));
+  kill.addEventListener('abort', () => workers.kill());
   const { firstKey, ...listening } = await workers.start(stop);
   introduce({ ...listening, firstKey });
   if (!stop.aborted) await once(stop, 'abort');
   log.info('stopping all workers');
-}
-
-function killAtNextSignal(workers: Workers): void {
-  const kill = (signal: NodeJS.Signals) => {
-    process.off('SIGTERM', kill).off('SIGINT', kill);
-    workers.kill();
-    process.kill(process.pid, signal);
-  };
-  process.on('SIGTERM', kill).on('SIGINT', kill);
 }
 
 class Workers implements AsyncDisposable {

@@ -1,9 +1,11 @@
+import { Socket } from 'node:net';
 import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { Client, Pool, types, type ClientConfig, type PoolClient, type PoolConfig } from 'pg';
 import type { Log } from '../telemetry/log.ts';
 import { OutageLog, reasonOf } from '../telemetry/throttled-log.ts';
+import { settledWithin } from '../time.ts';
 import { restoreInto } from './dump.ts';
 import {
   NoConnection,
@@ -35,15 +37,17 @@ export class DatabaseUnreachable extends Error {
  * Connects to Postgres and applies the migrations; processes that start together wait for each other. The
  * pool connects on demand and reconnects after an outage: only queries during the outage fail (see
  * `isDatabaseUnavailable`). Parameters in the URL (`sslmode`, …) take precedence.
+ * @param signal ends the wait and the migrations, with an error
  * @throws DatabaseUnreachable
  */
 export async function openPostgres(
   url: string,
   given: Partial<PostgresLimits> = {},
   log?: Log,
+  signal?: AbortSignal,
 ): Promise<MigratedDatabase> {
   const limits = { ...DEFAULT_POSTGRES_LIMITS, ...given };
-  const report = await migratePostgres(url, limits);
+  const report = await migratePostgres(url, limits, signal);
   return { ...openPool(url, limits, log), migrated: report };
 }
 
@@ -169,16 +173,16 @@ export async function connectionsAllowed(db: Database): Promise<number> {
 /**
  * Applies pending migrations on one connection, because the lock lives as long as its session. Servers of
  * this or an older version may run meanwhile.
+ * @param signal closes the connection, and so rolls back
  * @throws DatabaseUnreachable
  */
 export async function migratePostgres(
   url: string,
   limits: PostgresLimits = DEFAULT_POSTGRES_LIMITS,
+  signal?: AbortSignal,
 ): Promise<Migrated> {
-  await using connected = await connect(url, limits);
+  await using connected = await connect(url, limits, signal);
   const { client } = connected;
-  // A role's own timeout is meant for its usual statements.
-  await client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
   await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
   const db = drizzle(client);
   return await migrated(
@@ -218,17 +222,30 @@ export async function restorePostgres<T>(
   return approved;
 }
 
-/** Opens a single connection outside any pool. */
+/**
+ * Opens a single connection outside any pool, for long statements.
+ * @param signal closes it, which ends its statements with an error
+ */
 async function connect(
   url: string,
   limits: PostgresLimits,
+  signal?: AbortSignal,
 ): Promise<AsyncDisposable & { readonly client: Client }> {
+  await using opened = new AsyncDisposableStack();
   try {
     // This already reads the files named in the URL (`sslrootcert`, …).
-    const client = new Client(connection(url, limits));
+    const client = new Client({ ...connection(url, limits), stream: () => new Socket({ signal }) });
     client.on('error', () => {});
     await client.connect();
-    return { client, [Symbol.asyncDispose]: () => client.end() };
+    opened.defer(() => client.end());
+    // A role's own timeout is meant for its usual statements.
+    const set = client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
+    // A pooler without a connection to Postgres lets one sign in.
+    if (!(await settledWithin(set, limits.connectTimeoutMs)))
+      throw new Error(`signed in, but no answer within ${limits.connectTimeoutMs} ms`);
+    await set;
+    const open = opened.move();
+    return { client, [Symbol.asyncDispose]: () => open.disposeAsync() };
   } catch (error) {
     throw new DatabaseUnreachable(reasonOf(error), { cause: error });
   }

@@ -1,9 +1,11 @@
 import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { sql } from 'drizzle-orm';
+import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { ConfigError, readConfig } from '../../../src/config/index.ts';
 import { generateApiKey } from '../../../src/core/access/key-text.ts';
@@ -25,6 +27,7 @@ import { openPostgres } from '../../../src/platform/database/postgres.ts';
 import { startSwitchboard } from '../../../src/app.ts';
 import { POSTGRES_PASSWORD, startPostgres } from '../../support/postgres-server.ts';
 import { createDatabase, type TestDatabase } from '../../support/postgres.ts';
+import { eventually } from '../../support/processes.ts';
 import { recordingLog } from '../../core/search/support.ts';
 import { scrape, sumOf } from '../../support/scrape.ts';
 import { startTestSwitchboard } from '../../support/switchboard.ts';
@@ -404,19 +407,87 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
   ])('does not start when %s, and says so in one line without the password', async (_why, spoil, message) => {
     const url = new URL(`${inject('postgresUrl')}/postgres`);
     spoil(url);
-    const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
-    const config = readConfig({
-      PORT: '0',
-      SWITCHBOARD_DATA_DIR: dataDir,
-      DATABASE_URL: url.href,
-      ...KEKS,
-      LOG_LEVEL: 'silent',
-    });
-    const error = await failure(startSwitchboard(config));
+    await using start = startOn(url.href);
+    const error = await failure(start.running);
     expect(error).toBeInstanceOf(ConfigError);
     const text = (error as Error).message;
     expect(text).toMatch(message);
     expect(text).not.toMatch(new RegExp(`${POSTGRES_PASSWORD}|wrong|\\n`));
-    await rm(dataDir, { recursive: true });
+  });
+
+  it('says so when a pooler lets it sign in and then does not answer', async () => {
+    await using pooler = await startSilentPooler();
+    await using start = startOn(pooler.url, { DATABASE_CONNECT_TIMEOUT_MS: '200' });
+    const error = await failure(start.running);
+    expect(error).toBeInstanceOf(ConfigError);
+    expect((error as Error).message).toBe(
+      'DATABASE_URL: cannot connect: signed in, but no answer within 200 ms',
+    );
+  });
+
+  it('stops at once while it waits for an answer', async () => {
+    await using pooler = await startSilentPooler();
+    await using start = startOn(pooler.url, { DATABASE_CONNECT_TIMEOUT_MS: '600000' });
+    await pooler.asked;
+    start.stop(new Error('stopped'));
+    await expect(start.running).rejects.toThrow('stopped');
+  });
+
+  it('stops at once while another process migrates', async () => {
+    await using database = await createDatabase();
+    const migrating = new Client(database.url);
+    await migrating.connect();
+    await migrating.query('select pg_advisory_lock($1)', [0x5b_0a_4d]);
+    await using start = startOn(database.url);
+    await eventually('it waits', async () => {
+      const { rowCount } =
+        await migrating.query(`select from pg_locks where locktype = 'advisory' and not granted
+        and database = (select oid from pg_database where datname = current_database())`);
+      return rowCount === 1;
+    });
+    start.stop(new Error('stopped'));
+    await expect(start.running).rejects.toThrow('stopped');
+    // Only now: the start must not have waited for it.
+    await migrating.end();
   });
 });
+
+/** Starts Switchboard on a database, with a data folder of its own. */
+function startOn(url: string, env: Record<string, string> = {}) {
+  const dataDir = mkdtempSync(path.join(tmpdir(), 'sb-'));
+  const config = readConfig({
+    PORT: '0',
+    SWITCHBOARD_DATA_DIR: dataDir,
+    DATABASE_URL: url,
+    ...KEKS,
+    LOG_LEVEL: 'silent',
+    ...env,
+  });
+  const stopping = new AbortController();
+  const running = startSwitchboard(config, { signal: stopping.signal });
+  running.catch(() => {});
+  return {
+    running,
+    stop: (reason: Error) => stopping.abort(reason),
+    [Symbol.asyncDispose]: () => rm(dataDir, { recursive: true }),
+  };
+}
+
+/** A server that speaks as much of Postgres's protocol as a pooler does which has no connection to Postgres. */
+async function startSilentPooler() {
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const signedIn = Buffer.from('R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I', 'latin1');
+  const server = createServer(socket => {
+    socket
+      .on('error', () => {})
+      .once('data', () => {
+        socket.once('data', () => resolve()).write(signedIn);
+      });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `postgres://someone@127.0.0.1:${(server.address() as AddressInfo).port}/any`,
+    asked,
+    [Symbol.asyncDispose]: async () => void server.close(),
+  };
+}
