@@ -267,6 +267,8 @@ interface QueryTexts {
   readonly sentences: readonly string[];
   /** The clauses of a query that asks for two or three things; none for other queries. */
   readonly clauses: readonly ClauseTexts[];
+  /** Whether the query is in another language than English, and the texts have its words in English. */
+  readonly isTranslated: boolean;
 }
 
 interface ClauseTexts {
@@ -301,7 +303,7 @@ export function textsOf(query: string, correct?: (query: string) => string | und
   const translation = glossary.translate(query);
   if (translation) {
     const { english, own } = translation;
-    return { terms: termsOf(`${english} ${own}`), sentences: [english], clauses: [] };
+    return { terms: termsOf(`${english} ${own}`), sentences: [english], clauses: [], isTranslated: true };
   }
   const corrected = correct?.(query) ?? query;
   const sentences = sentencesOf(corrected);
@@ -313,6 +315,7 @@ export function textsOf(query: string, correct?: (query: string) => string | und
     terms: termsOf(corrected === query ? query : `${query} ${corrected}`),
     sentences: corrected === query ? sentences : [...new Set([...sentencesOf(query), ...sentences])],
     clauses,
+    isTranslated: false,
   };
 }
 

@@ -69,6 +69,7 @@ interface RankOptions {
 interface Naming {
   /** The wanted part of the query, without e-mail addresses. */
   readonly query: string;
+  readonly isTranslated: boolean;
   readonly excluded: Wish['excluded'];
   /** Those whose id or name, in any spelling, is all that is wanted. */
   readonly called: ReadonlySet<string>;
@@ -245,7 +246,8 @@ export class Ranker {
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
     const mayServe = isAnswerable || [called, named, integrated.serverIds].some(({ size }) => size > 0);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
-    const ordered = this.#ordered(candidates, { query, excluded, called, named });
+    const { isTranslated } = asked;
+    const ordered = this.#ordered(candidates, { query, isTranslated, excluded, called, named });
     const working = ordered.filter(({ serverId }) => integrated.serverIds.has(serverId));
     const isLed = ordered[0]?.isPinned === true;
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
@@ -260,7 +262,7 @@ export class Ranker {
   /** Returns the active servers among candidates, best first; named ones lead, and those that should not be used come later. */
   #ordered(
     candidates: readonly Candidate[],
-    { query, excluded, called, named }: Naming,
+    { query, isTranslated, excluded, called, named }: Naming,
   ): readonly FusedServer[] {
     const { catalogue, use } = this.#parts;
     const isExcluded = excludedMatcher(excluded);
@@ -274,7 +276,11 @@ export class Ranker {
       );
     };
     const ranking = this.#exactNames.pinExact(
-      this.#withNamedFirst(fuse(candidates, use, { reductionOf }), named),
+      this.#withNamedFirst(
+        fuse(candidates, use, { reductionOf }),
+        named,
+        NAMED_SHARE[isTranslated ? 'translated' : 'english'],
+      ),
       query,
       id => called.has(id),
       id => !this.#isDead(id),
@@ -311,14 +317,19 @@ export class Ranker {
   /**
    * Moves the servers that the query names to the front, if they are nearly as relevant as the best one. A registry's server with the
    * name of another one stays where it is, and takes the place of none.
+   * @param share the part of the best score that a named server needs
    */
-  #withNamedFirst(ranking: readonly FusedServer[], named: ReadonlySet<string>): readonly FusedServer[] {
+  #withNamedFirst(
+    ranking: readonly FusedServer[],
+    named: ReadonlySet<string>,
+    share: number,
+  ): readonly FusedServer[] {
     if (named.size === 0) return ranking;
     const isForeign = (serverId: string) => isFromRegistry(this.#parts.catalogue.get(serverId));
     const nameOf = (serverId: string) => this.#nameFormsOf(serverId)?.lower;
     const own = new Set([...named].filter(id => !isForeign(id)).map(nameOf));
-    const enough = (ranking[0]?.finalScore ?? 0) * NAMED_SHARE;
-    const enoughForOwn = (ranking.find(one => !isForeign(one.serverId))?.finalScore ?? 0) * NAMED_SHARE;
+    const enough = (ranking[0]?.finalScore ?? 0) * share;
+    const enoughForOwn = (ranking.find(one => !isForeign(one.serverId))?.finalScore ?? 0) * share;
     const leading = new Set(
       ranking
         .filter(({ serverId, finalScore }) => {
@@ -369,8 +380,11 @@ const DEAD_SHARE = 0.5;
 /** The factor for servers that the query excludes. */
 const EXCLUDED_SHARE = 0.5;
 
-/** The share of the best score that a server needs to lead because the query names it. */
-const NAMED_SHARE = 0.8;
+/**
+ * The share of the best score that a server needs to lead because the query names it. Whether a
+ * server has a query's own words in an example or only its words in English says little about a query in another language.
+ */
+const NAMED_SHARE = { english: 0.8, translated: 0.6 };
 
 const NO_TOOLS = { semantic: [], keyword: [] };
 

@@ -55,7 +55,13 @@ async function start(question: Float32Array) {
     get degraded() {
       return control.degraded;
     },
-    ask: (text): Asked => ({ text, terms: [], vectors: Promise.resolve([question]), clauses: [] }),
+    ask: (text): Asked => ({
+      text,
+      terms: [],
+      vectors: Promise.resolve([question]),
+      clauses: [],
+      isTranslated: false,
+    }),
     async find({ text, vectors }) {
       const isGeneral = text === GENERAL_REQUEST;
       if (isGeneral) control.finds++;

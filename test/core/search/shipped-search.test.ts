@@ -67,4 +67,12 @@ describe('a search of the shipped catalogue', () => {
       expect(servers.slice(0, 2).some(searchesTheWeb), query).toBe(false);
     }
   });
+
+  it.each(['pon en trello la lista de tareas', 'dopisz do trello: kupić farbę', 'mets ça dans trello'])(
+    'is led by the server that "%s" names in lower case',
+    async query => {
+      const { servers } = await search.search(caller, { query, limit: 1 });
+      expect(servers[0]?.name).toMatch(/Trello/);
+    },
+  );
 });

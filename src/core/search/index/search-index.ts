@@ -34,6 +34,8 @@ export interface Asked {
   readonly vectors: Promise<readonly Float32Array[]>;
   /** The clauses of a query that asks for two or three things, to be found one by one; a clause has none. */
   readonly clauses: readonly Asked[];
+  /** Whether it is in another language than English, and compared by its words in English. */
+  readonly isTranslated: boolean;
 }
 
 /** The evidence that an engine has for one query. */
