@@ -8,7 +8,7 @@ import { serveWithWorkers, type Introduced, type WorkerTimes } from './workers.t
 
 /**
  * Serves until SIGTERM or SIGINT, then lets running calls finish. Either signal also stops a start at its
- * next step. A second signal ends the process and its workers immediately.
+ * next step. A second signal (`listenToSignals`) ends the process and its workers immediately.
  * @param times for tests of workers
  */
 export async function serve(config: Config, io: Io, times?: WorkerTimes): Promise<number> {

@@ -381,8 +381,8 @@ const DEAD_SHARE = 0.5;
 const EXCLUDED_SHARE = 0.5;
 
 /**
- * The share of the best score that a server needs to lead because the query names it. Whether a
- * server has a query's own words in an example or only its words in English says little about a query in another language.
+ * The share of the best score that a server needs to lead because the query names it. It is lower for a query in another language
+ * than English: only some servers have examples in it.
  */
 const NAMED_SHARE = { english: 0.8, translated: 0.6 };
 
