@@ -18,6 +18,16 @@ export type { StartOptions, Switchboard } from './assembly.ts';
  * @throws the reason of `options.signal`
  */
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
+  try {
+    return await start(config, options);
+  } catch (error) {
+    // Whatever fails after the signal may fail because of it.
+    options.signal?.throwIfAborted();
+    throw error;
+  }
+}
+
+async function start(config: Config, options: StartOptions): Promise<Switchboard> {
   await using opened = new AsyncDisposableStack();
   const folder = await openFolder(config, options, opened);
   const { database = () => openConfigured(config, folder.log, options.signal) } = options;

@@ -9,7 +9,7 @@ import { connectionsAllowed, DatabaseUnreachable, openPostgres } from './platfor
 /**
  * Opens the configured database and applies pending migrations.
  * @param signal ends the wait for Postgres
- * @throws ConfigError if the Postgres of DATABASE_URL cannot be reached; the reason of the signal
+ * @throws ConfigError if the Postgres of DATABASE_URL cannot be reached
  */
 export async function openConfigured(
   { database: { url, limits }, dataDir }: Config,
@@ -17,12 +17,7 @@ export async function openConfigured(
   signal?: AbortSignal,
 ): Promise<OpenDatabase> {
   if (url === undefined) return openDatabase(dataDir);
-  try {
-    return await reaching(openPostgres(url, limits, log, signal));
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw error;
-  }
+  return reaching(openPostgres(url, limits, log, signal));
 }
 
 /** @throws ConfigError if the Postgres of DATABASE_URL cannot be reached */

@@ -42,7 +42,7 @@ export const databaseSettings = {
     'DATABASE_CONNECT_TIMEOUT_MS',
     1,
     HOUR_MS,
-    'Timeout for connecting to Postgres or waiting for a connection from the pool.',
+    'Timeout for connecting to Postgres, for its first answer, and for a connection from the pool.',
   ),
 };
 

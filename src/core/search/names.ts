@@ -87,6 +87,21 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
     isMentioned(short) || addresses.has(lower) || (asked.includes(name) && isDistinctive(name));
 }
 
+/** Words of other languages than English that tell, before a name, where something is to be done or found. */
+const PLACING = new Set(
+  `auf dans em en i im in ins ke na naar nel nell no nos op på su sul sur til till via vào trên w we
+   в во на у`.split(/\s+/),
+);
+
+/** Returns a function that tells whether the query has a server's name behind a word of place: "apunta en notion". */
+export function placedMatcher(query: string): (name: NameForms) => boolean {
+  const asked = spaced(query);
+  return ({ spaced: name }) => {
+    const [before = '', after] = asked.split(name, 2);
+    return after !== undefined && PLACING.has(before.slice(before.lastIndexOf(' ') + 1));
+  };
+}
+
 /** Matches an address without scheme and path, in lower case. */
 const ADDRESS = /(?<![a-z\d.-])[a-z\d-]+(?:\.[a-z\d-]+)+/g;
 

@@ -13,6 +13,7 @@ import {
   isFromRegistry,
   namedMatcher,
   pinFirst,
+  placedMatcher,
   withoutAddresses,
   type NameForms,
 } from './names.ts';
@@ -69,16 +70,17 @@ interface RankOptions {
 interface Naming {
   /** The wanted part of the query, without e-mail addresses. */
   readonly query: string;
-  readonly isTranslated: boolean;
   readonly excluded: Wish['excluded'];
   /** Those whose id or name, in any spelling, is all that is wanted. */
   readonly called: ReadonlySet<string>;
   /** Those with a name among the words of what is wanted. */
   readonly named: ReadonlySet<string>;
+  /** Those of them that a query in another language than English names as the place to do it. */
+  readonly placed: ReadonlySet<string>;
 }
 
 /** The candidates for a query, and what it names. */
-interface Named extends Pick<Naming, 'called' | 'named'> {
+interface Named extends Pick<Naming, 'called' | 'named' | 'placed'> {
   readonly candidates: readonly Candidate[];
   /** Those that work with a product which it names. */
   readonly integrated: ReturnType<Integrations['find']>;
@@ -242,12 +244,12 @@ export class Ranker {
     );
     const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
-    const { candidates, called, named, integrated } = this.#withNamed(query, corrected);
+    const { candidates, integrated, ...naming } = this.#withNamed(query, asked.isTranslated, corrected);
+    const { called, named } = naming;
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
     const mayServe = isAnswerable || [called, named, integrated.serverIds].some(({ size }) => size > 0);
     if (!mayServe && !mayBeSearched && !isForced) return NOTHING;
-    const { isTranslated } = asked;
-    const ordered = this.#ordered(candidates, { query, isTranslated, excluded, called, named });
+    const ordered = this.#ordered(candidates, { query, excluded, ...naming });
     const working = ordered.filter(({ serverId }) => integrated.serverIds.has(serverId));
     const isLed = ordered[0]?.isPinned === true;
     const servers = broughtForward(ordered, working, isLed ? 'third' : 'first');
@@ -262,7 +264,7 @@ export class Ranker {
   /** Returns the active servers among candidates, best first; named ones lead, and those that should not be used come later. */
   #ordered(
     candidates: readonly Candidate[],
-    { query, isTranslated, excluded, called, named }: Naming,
+    { query, excluded, called, named, placed }: Naming,
   ): readonly FusedServer[] {
     const { catalogue, use } = this.#parts;
     const isExcluded = excludedMatcher(excluded);
@@ -276,11 +278,7 @@ export class Ranker {
       );
     };
     const ranking = this.#exactNames.pinExact(
-      this.#withNamedFirst(
-        fuse(candidates, use, { reductionOf }),
-        named,
-        NAMED_SHARE[isTranslated ? 'translated' : 'english'],
-      ),
+      this.#withNamedFirst(fuse(candidates, use, { reductionOf }), named, placed),
       query,
       id => called.has(id),
       id => !this.#isDead(id),
@@ -289,7 +287,7 @@ export class Ranker {
   }
 
   /** Adds the servers whose id or name is the query, or which work with what it names, and determines how it names each candidate. */
-  #withNamed(query: string, found: readonly Candidate[]): Named {
+  #withNamed(query: string, isTranslated: boolean, found: readonly Candidate[]): Named {
     const { index } = this.#parts;
     const candidates = [...found];
     const ids = new Set(found.map(({ serverId }) => serverId));
@@ -303,40 +301,42 @@ export class Ranker {
       ids.add(serverId);
       candidates.push({ serverId, texts: 1, semantic: 0, direct: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
     }
-    const [isCalled, isNamed] = [calledMatcher(query), namedMatcher(query)];
+    const [isCalled, isNamed, isPlaced] = [calledMatcher(query), namedMatcher(query), placedMatcher(query)];
     const called = new Set(exact);
     const named = new Set<string>();
+    const placed = new Set<string>();
     for (const serverId of ids) {
       const forms = this.#nameFormsOf(serverId);
       if (forms && isCalled(forms)) called.add(serverId);
-      if (forms && isNamed(forms)) named.add(serverId);
+      if (!forms || !isNamed(forms)) continue;
+      named.add(serverId);
+      if (isTranslated && isPlaced(forms)) placed.add(serverId);
     }
-    return { candidates, called, named, integrated };
+    return { candidates, called, named, placed, integrated };
   }
 
   /**
    * Moves the servers that the query names to the front, if they are nearly as relevant as the best one. A registry's server with the
    * name of another one stays where it is, and takes the place of none.
-   * @param share the part of the best score that a named server needs
    */
   #withNamedFirst(
     ranking: readonly FusedServer[],
     named: ReadonlySet<string>,
-    share: number,
+    placed: Naming['placed'],
   ): readonly FusedServer[] {
     if (named.size === 0) return ranking;
     const isForeign = (serverId: string) => isFromRegistry(this.#parts.catalogue.get(serverId));
     const nameOf = (serverId: string) => this.#nameFormsOf(serverId)?.lower;
     const own = new Set([...named].filter(id => !isForeign(id)).map(nameOf));
-    const enough = (ranking[0]?.finalScore ?? 0) * share;
-    const enoughForOwn = (ranking.find(one => !isForeign(one.serverId))?.finalScore ?? 0) * share;
+    const best = ranking[0]?.finalScore ?? 0;
+    const bestOwn = ranking.find(one => !isForeign(one.serverId))?.finalScore ?? 0;
     const leading = new Set(
       ranking
         .filter(({ serverId, finalScore }) => {
           if (!named.has(serverId)) return false;
-          return isForeign(serverId)
-            ? finalScore >= enough && !own.has(nameOf(serverId))
-            : finalScore >= enoughForOwn;
+          if (isForeign(serverId) && own.has(nameOf(serverId))) return false;
+          const share = placed.has(serverId) ? PLACED_SHARE : NAMED_SHARE;
+          return finalScore >= (isForeign(serverId) ? best : bestOwn) * share;
         })
         .map(({ serverId }) => serverId),
     );
@@ -380,11 +380,10 @@ const DEAD_SHARE = 0.5;
 /** The factor for servers that the query excludes. */
 const EXCLUDED_SHARE = 0.5;
 
-/**
- * The share of the best score that a server needs to lead because the query names it. It is lower for a query in another language
- * than English: only some servers have examples in it.
- */
-const NAMED_SHARE = { english: 0.8, translated: 0.6 };
+/** The share of the best score that a server needs to lead because the query names it. */
+const NAMED_SHARE = 0.8;
+/** It is lower for one that a query in another language says where to find: only some servers have examples in that language. */
+const PLACED_SHARE = 0.5;
 
 const NO_TOOLS = { semantic: [], keyword: [] };
 

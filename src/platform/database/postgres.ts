@@ -183,6 +183,7 @@ export async function migratePostgres(
 ): Promise<Migrated> {
   await using connected = await connect(url, limits, signal);
   const { client } = connected;
+  await client.query(`set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
   await client.query('select pg_advisory_lock($1)', [MIGRATION_LOCK]);
   const db = drizzle(client);
   return await migrated(
@@ -224,7 +225,7 @@ export async function restorePostgres<T>(
 
 /**
  * Opens a single connection outside any pool, for long statements.
- * @param signal closes it, which ends its statements with an error
+ * @param signal closes it, so that its statements fail here; on the server, one that waits for a lock ends with the wait
  */
 async function connect(
   url: string,
@@ -239,7 +240,7 @@ async function connect(
     await client.connect();
     opened.defer(() => client.end());
     // A role's own timeout is meant for its usual statements.
-    const set = client.query(`set statement_timeout = 0; set lock_timeout = ${MIGRATION_LOCK_TIMEOUT_MS}`);
+    const set = client.query('set statement_timeout = 0');
     // A pooler without a connection to Postgres lets one sign in.
     if (!(await settledWithin(set, limits.connectTimeoutMs)))
       throw new Error(`signed in, but no answer within ${limits.connectTimeoutMs} ms`);

@@ -5,6 +5,7 @@ import {
   Integrations,
   mentionMatcher,
   namedMatcher,
+  placedMatcher,
   withoutAddresses,
 } from '../../../src/core/search/names.ts';
 
@@ -97,6 +98,21 @@ describe('namedMatcher', () => {
     ['anything', ''],
   ])('does not find in "%s" the name %s', (query, name) => {
     expect(namedMatcher(query)(formsOf(name))).toBe(false);
+  });
+});
+
+describe('placedMatcher', () => {
+  it.each([
+    ['apunta en notion la lista', 'Notion', true],
+    ['mets ça dans Trello', 'Trello', true],
+    ['auf google calendar eintragen', 'Google Calendar (Google)', true],
+    ['добавь это в notion', 'Notion', true],
+    ['notion: apunta la lista', 'Notion', false],
+    ['vino a mi gusto', 'Gusto', false],
+    ['status quo de la empresa', 'Quo', false],
+    ['en la caja', 'Notion', false],
+  ])('of "%s" and %s says %s', (query, name, expected) => {
+    expect(placedMatcher(query)(formsOf(name))).toBe(expected);
   });
 });
 

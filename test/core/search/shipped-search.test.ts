@@ -75,4 +75,9 @@ describe('a search of the shipped catalogue', () => {
       expect(servers[0]?.name).toMatch(/Trello/);
     },
   );
+
+  it('is not led by a server whose name is a word of another language', async () => {
+    const { servers } = await search.search(caller, { query: 'recomienda un vino a mi gusto', limit: 1 });
+    expect(servers[0]?.name).not.toBe('Gusto');
+  });
 });

@@ -417,11 +417,11 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
 
   it('says so when a pooler lets it sign in and then does not answer', async () => {
     await using pooler = await startSilentPooler();
-    await using start = startOn(pooler.url, { DATABASE_CONNECT_TIMEOUT_MS: '200' });
+    await using start = startOn(pooler.url, { DATABASE_CONNECT_TIMEOUT_MS: '3000' });
     const error = await failure(start.running);
     expect(error).toBeInstanceOf(ConfigError);
     expect((error as Error).message).toBe(
-      'DATABASE_URL: cannot connect: signed in, but no answer within 200 ms',
+      'DATABASE_URL: cannot connect: signed in, but no answer within 3000 ms',
     );
   });
 
@@ -449,6 +449,24 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
     await expect(start.running).rejects.toThrow('stopped');
     // Only now: the start must not have waited for it.
     await migrating.end();
+  });
+
+  it('says that it was stopped when a query fails after that', async () => {
+    await using database = await createDatabase();
+    await (await openPostgres(database.url)).close();
+    const changing = new Client(database.url);
+    await changing.connect();
+    await changing.query('begin; lock table servers');
+    await using start = startOn(database.url, { DATABASE_STATEMENT_TIMEOUT_MS: '1000' });
+    await eventually('it waits', async () => {
+      const { rowCount } = await changing.query(
+        `select from pg_locks where relation = 'servers'::regclass and not granted`,
+      );
+      return rowCount === 1;
+    });
+    start.stop(new Error('stopped'));
+    await expect(start.running).rejects.toThrow('stopped');
+    await changing.end();
   });
 });
 
