@@ -83,8 +83,10 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
   const isMentioned = mentionMatcher(query);
   const asked = spaced(query);
   const addresses = new Set(query.toLowerCase().match(ADDRESS));
+  const has = (name: string) =>
+    asked.includes(name) || (!isOneWord(name) && asked.includes(singularOf(name)));
   return ({ short, lower, spaced: name }) =>
-    isMentioned(short) || addresses.has(lower) || (asked.includes(name) && isDistinctive(name));
+    isMentioned(short) || addresses.has(lower) || (has(name) && isDistinctive(name));
 }
 
 /** Words of other languages than English that tell, before a name, where something is to be done or found. */
@@ -101,6 +103,9 @@ export function placedMatcher(query: string): (name: NameForms) => boolean {
     return after !== undefined && PLACING.has(before.slice(before.lastIndexOf(' ') + 1));
   };
 }
+
+/** "google sheets" -> "google sheet" @param words like `spaced` */
+const singularOf = (words: string): string => words.replace(/s $/, ' ');
 
 /** Matches an address without scheme and path, in lower case. */
 const ADDRESS = /(?<![a-z\d.-])[a-z\d-]+(?:\.[a-z\d-]+)+/g;

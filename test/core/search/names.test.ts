@@ -79,6 +79,7 @@ describe('namedMatcher', () => {
     ['who is overloaded in monday.com, and why', 'monday.com'],
     ['what does incident.io say?', 'incident.io (community)'],
     ['look it up on you.com.', 'You.com'],
+    ['put it in my google sheet', 'Google Sheets (Google)'],
   ])('finds in "%s" the name %s', (query, name) => {
     expect(namedMatcher(query)(formsOf(name))).toBe(true);
   });
@@ -89,6 +90,7 @@ describe('namedMatcher', () => {
     ['railway timetable to Bern', 'Railway'],
     ['the email sender is unknown', 'Email Sender'],
     ['two notes', 'Notes'],
+    ['a zap', 'Zaps'],
     ['two boxes', 'Boxes'],
     ['slacking off', 'Slack'],
     ['my calendar on google', 'Google Calendar'],
