@@ -5,6 +5,7 @@ import { packageVersion } from './config/package-version.ts';
 import { controlSocketOf, hasDatabase } from './platform/database/data-folder.ts';
 import { closeServer, deferredServer, listenExclusively } from './platform/server-lifecycle.ts';
 import { openLog } from './platform/telemetry/log.ts';
+import { reasonOf } from './platform/telemetry/throttled-log.ts';
 import { systemClock } from './platform/time.ts';
 import { makeDataDir, openConfigured, warnOfSettings } from './stores.ts';
 
@@ -18,27 +19,23 @@ export type { StartOptions, Switchboard } from './assembly.ts';
  * @throws the reason of `options.signal`
  */
 export async function startSwitchboard(config: Config, options: StartOptions = {}): Promise<Switchboard> {
-  try {
-    return await start(config, options);
-  } catch (error) {
-    // Whatever fails after the signal may fail because of it.
-    options.signal?.throwIfAborted();
-    throw error;
-  }
-}
-
-async function start(config: Config, options: StartOptions): Promise<Switchboard> {
   await using opened = new AsyncDisposableStack();
   const folder = await openFolder(config, options, opened);
-  const { database = () => openConfigured(config, folder.log, options.signal) } = options;
-  const opening = adoptLater(opened, database(), open => open.close());
-  // Loading the rest of the program takes seconds on a busy machine, and keeps this process from answering Postgres in time.
-  if (config.database.url !== undefined) await opening;
-  // A new embedded database is created by a child process, and meanwhile this one loads the rest.
-  const { assemble } = await import('./assembly.ts');
-  const parts = await assemble(folder, opening);
-  const running = opened.move();
-  return { ...parts, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  try {
+    const { database = () => openConfigured(config, folder.log, options.signal) } = options;
+    const opening = adoptLater(opened, database(), open => open.close());
+    // Loading the rest of the program takes seconds on a busy machine, and keeps this process from answering Postgres in time.
+    if (config.database.url !== undefined) await opening;
+    // A new embedded database is created by a child process, and meanwhile this one loads the rest.
+    const { assemble } = await import('./assembly.ts');
+    const parts = await assemble(folder, opening);
+    const running = opened.move();
+    return { ...parts, [Symbol.asyncDispose]: () => running.disposeAsync() };
+  } catch (error) {
+    if (!options.signal?.aborted) throw error;
+    folder.log.info({ reason: reasonOf(error) }, 'ended a start that was told to stop');
+    throw options.signal.reason;
+  }
 }
 
 /** Locks the data folder, unless another worker has. */

@@ -304,10 +304,7 @@ function openProxy(
 /** Fills the search index in the background and keeps it up to date. Settles when every entry is searchable or indexing failed. */
 function buildIndex({ config, opened, log, life }: Base, parts: SearchParts): Promise<void> {
   const { catalogue, index, healthStore, filled } = parts;
-  opened.defer(() => {
-    life.status = 'stopping';
-    log.info('stopping');
-  });
+  opened.defer(() => void (life.status = 'stopping'));
   filled.resolve(
     catalogue
       .attachIndex((...change) => index.prepare(...change))
@@ -429,6 +426,7 @@ async function openHttp(base: Base, core: Core, { startSchedules }: Upkeep): Pro
   // First on shutdown: `/readyz` reports it while requests are still served.
   opened.defer(async () => {
     life.status = 'stopping';
+    log.info('stopping: running calls may finish; a second signal ends them');
     if (config.http.drainMs === 0) return;
     log.info({ drainMs: config.http.drainMs }, 'draining');
     await delay(config.http.drainMs, undefined, { signal: options.worker?.orphaned }).catch(() => {});

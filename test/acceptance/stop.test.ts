@@ -1,4 +1,5 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { makeDataDir } from '../support/data-dir.ts';
@@ -12,12 +13,15 @@ const FOR_EVER_MS = '300000';
 
 it('told to stop, it says so at /readyz and serves on, new connections too; a second signal ends it', async () => {
   await using folder = temporaryFolder();
-  await using program = await serve({
+  const log = path.join(folder.path, 'log');
+  const env = {
     SWITCHBOARD_DATA_DIR: await makeDataDir(folder.path),
     SWITCHBOARD_CATALOGUE: SMALL,
     SWITCHBOARD_API_KEY: KEY,
     SWITCHBOARD_DRAIN_MS: FOR_EVER_MS,
-  });
+    LOG_LEVEL: 'info',
+  };
+  await using program = await serve(env, log);
   await program.ready();
   process.kill(program.pid, 'SIGTERM');
   // Each on a connection of its own.
@@ -25,6 +29,7 @@ it('told to stop, it says so at /readyz and serves on, new connections too; a se
   const readiness = () => fetch(`${program.url}/readyz`, { headers });
   await eventually('it is not ready any more', async () => (await readiness()).status === 503);
   expect(await (await readiness()).json()).toMatchObject({ status: 'stopping' });
+  await eventually('the log says so', () => readFileSync(log, 'utf8').includes('a second signal ends them'));
   expect((await fetch(`${program.url}/healthz`, { headers })).status).toBe(200);
   const body = JSON.stringify({ query: 'track issues', limit: 1 });
   const found = await fetch(`${program.url}/v1/search`, { method: 'POST', headers, body });

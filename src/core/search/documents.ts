@@ -2,7 +2,7 @@ import { stemmer } from 'stemmer';
 import type { Pause } from '../../platform/time.ts';
 import type { Server } from '../catalogue/entry.ts';
 import type { Passage } from './embed/embedder.ts';
-import { Glossary } from './glossary.ts';
+import { Glossary, type QueryLanguage } from './glossary.ts';
 
 /** The fields of a server that search reads. */
 export interface Described extends Pick<Server, 'name' | 'description' | 'tools'> {
@@ -267,8 +267,8 @@ interface QueryTexts {
   readonly sentences: readonly string[];
   /** The clauses of a query that asks for two or three things; none for other queries. */
   readonly clauses: readonly ClauseTexts[];
-  /** Whether the query is in another language than English, and the texts have its words in English. */
-  readonly isTranslated: boolean;
+  /** The language of the query, whose words the texts have in English, too; undefined for English. */
+  readonly language: QueryLanguage | undefined;
 }
 
 interface ClauseTexts {
@@ -302,8 +302,8 @@ export const isOrdinaryWord = (word: string): boolean =>
 export function textsOf(query: string, correct?: (query: string) => string | undefined): QueryTexts {
   const translation = glossary.translate(query);
   if (translation) {
-    const { english, own } = translation;
-    return { terms: termsOf(`${english} ${own}`), sentences: [english], clauses: [], isTranslated: true };
+    const { english, own, language } = translation;
+    return { terms: termsOf(`${english} ${own}`), sentences: [english], clauses: [], language };
   }
   const corrected = correct?.(query) ?? query;
   const sentences = sentencesOf(corrected);
@@ -315,7 +315,7 @@ export function textsOf(query: string, correct?: (query: string) => string | und
     terms: termsOf(corrected === query ? query : `${query} ${corrected}`),
     sentences: corrected === query ? sentences : [...new Set([...sentencesOf(query), ...sentences])],
     clauses,
-    isTranslated: false,
+    language: undefined,
   };
 }
 

@@ -50,6 +50,15 @@ interface Translation {
   readonly english: string;
   /** The text, without the words to leave out in scripts without spaces. */
   readonly own: string;
+  readonly language: QueryLanguage;
+}
+
+/** The language of a text. */
+export interface QueryLanguage {
+  /** Its code in ISO 639-1. */
+  readonly code: string;
+  /** Returns whether a lower-case word is one of it that the glossary knows. */
+  readonly hasWord: (word: string) => boolean;
 }
 
 export class Glossary {
@@ -102,7 +111,11 @@ export class Glossary {
       : new Set(Array.from(text.matchAll(NAME), ([word]) => fold(word)));
     const english = glosses(wordsOf(fold(text)), language, { compounds: COMPOUNDING.has(name), names });
     if (english.length === 0) return undefined;
-    return { english: [...new Set(english)].join(' '), own: withoutFillers(text, language) };
+    return {
+      english: [...new Set(english)].join(' '),
+      own: withoutFillers(text, language),
+      language: { code: name, hasWord: word => language.forms.has(fold(word)) },
+    };
   }
 
   /** Returns whether a text has words in another script only as names: "a flight to 東京 and a hotel". Capitalized ones may be names, too. */

@@ -1,5 +1,6 @@
 import type { Catalogue } from '../catalogue/catalogue.ts';
 import type { ServerHead } from '../catalogue/entry.ts';
+import type { QueryLanguage } from './glossary.ts';
 import { isOrdinaryText, isOrdinaryWord, tokenize } from './documents.ts';
 
 /** Matches a character of a script whose words may follow one another without a space. */
@@ -89,18 +90,37 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
     isMentioned(short) || addresses.has(lower) || (has(name) && isDistinctive(name));
 }
 
-/** Words of other languages than English that tell, before a name, where something is to be done or found. */
-const PLACING = new Set(
-  `auf dans em en i im in ins ke na naar nel nell no nos op på su sul sur til till via vào trên w we
-   в во на у`.split(/\s+/),
-);
+/** Words that tell, before a name, where something is to be done or found. */
+const PLACING: Readonly<Record<string, string>> = {
+  de: 'auf im in ins',
+  es: 'en',
+  fr: 'dans en sur',
+  id: 'di ke',
+  it: 'in nel nell su sul',
+  nl: 'in naar op',
+  pl: 'do na w we',
+  pt: 'em na nas no nos',
+  ru: 'в во на',
+  sv: 'i på till',
+  uk: 'в до на у',
+  vi: 'trên vào',
+};
 
-/** Returns a function that tells whether the query has a server's name behind a word of place: "apunta en notion". */
-export function placedMatcher(query: string): (name: NameForms) => boolean {
+/**
+ * Returns a function that tells whether the query has a server's name behind a word of place: "apunta en notion". The name must be no
+ * word of its language.
+ * @param language of the query; undefined for English, in which such words say no more than the name
+ */
+export function placedMatcher(
+  query: string,
+  language: QueryLanguage | undefined,
+): (name: NameForms) => boolean {
+  const placing = new Set(PLACING[language?.code ?? '']?.split(' '));
   const asked = spaced(query);
   return ({ spaced: name }) => {
     const [before = '', after] = asked.split(name, 2);
-    return after !== undefined && PLACING.has(before.slice(before.lastIndexOf(' ') + 1));
+    const isPlaced = after !== undefined && placing.has(before.slice(before.lastIndexOf(' ') + 1));
+    return isPlaced && !language?.hasWord(name.trim());
   };
 }
 

@@ -244,7 +244,7 @@ export class Ranker {
     );
     const tuning = this.#tuning;
     const corrected = found.map(candidate => correctedBy(tuning, candidate));
-    const { candidates, integrated, ...naming } = this.#withNamed(query, asked.isTranslated, corrected);
+    const { candidates, integrated, ...naming } = this.#withNamed(query, asked.language, corrected);
     const { called, named } = naming;
     const { isAnswerable, mayBeSearched, general } = verdictOn({ candidates, vectors }, tuning, isClause);
     const mayServe = isAnswerable || [called, named, integrated.serverIds].some(({ size }) => size > 0);
@@ -287,7 +287,7 @@ export class Ranker {
   }
 
   /** Adds the servers whose id or name is the query, or which work with what it names, and determines how it names each candidate. */
-  #withNamed(query: string, isTranslated: boolean, found: readonly Candidate[]): Named {
+  #withNamed(query: string, language: Asked['language'], found: readonly Candidate[]): Named {
     const { index } = this.#parts;
     const candidates = [...found];
     const ids = new Set(found.map(({ serverId }) => serverId));
@@ -301,7 +301,11 @@ export class Ranker {
       ids.add(serverId);
       candidates.push({ serverId, texts: 1, semantic: 0, direct: 0, excess: 0, keyword: 0, tools: NO_TOOLS });
     }
-    const [isCalled, isNamed, isPlaced] = [calledMatcher(query), namedMatcher(query), placedMatcher(query)];
+    const [isCalled, isNamed, isPlaced] = [
+      calledMatcher(query),
+      namedMatcher(query),
+      placedMatcher(query, language),
+    ];
     const called = new Set(exact);
     const named = new Set<string>();
     const placed = new Set<string>();
@@ -310,7 +314,7 @@ export class Ranker {
       if (forms && isCalled(forms)) called.add(serverId);
       if (!forms || !isNamed(forms)) continue;
       named.add(serverId);
-      if (isTranslated && isPlaced(forms)) placed.add(serverId);
+      if (isPlaced(forms)) placed.add(serverId);
     }
     return { candidates, called, named, placed, integrated };
   }

@@ -239,8 +239,8 @@ async function connect(
     client.on('error', () => {});
     await client.connect();
     opened.defer(() => client.end());
-    // A role's own timeout is meant for its usual statements.
-    const set = client.query('set statement_timeout = 0');
+    // A role's own timeouts are meant for its usual statements.
+    const set = client.query('set statement_timeout = 0; set lock_timeout = 0');
     // A pooler without a connection to Postgres lets one sign in.
     if (!(await settledWithin(set, limits.connectTimeoutMs)))
       throw new Error(`signed in, but no answer within ${limits.connectTimeoutMs} ms`);

@@ -60,7 +60,7 @@ async function start(question: Float32Array) {
       terms: [],
       vectors: Promise.resolve([question]),
       clauses: [],
-      isTranslated: false,
+      language: undefined,
     }),
     async find({ text, vectors }) {
       const isGeneral = text === GENERAL_REQUEST;

@@ -105,16 +105,24 @@ describe('namedMatcher', () => {
 
 describe('placedMatcher', () => {
   it.each([
-    ['apunta en notion la lista', 'Notion', true],
-    ['mets ça dans Trello', 'Trello', true],
-    ['auf google calendar eintragen', 'Google Calendar (Google)', true],
-    ['добавь это в notion', 'Notion', true],
-    ['notion: apunta la lista', 'Notion', false],
-    ['vino a mi gusto', 'Gusto', false],
-    ['status quo de la empresa', 'Quo', false],
-    ['en la caja', 'Notion', false],
-  ])('of "%s" and %s says %s', (query, name, expected) => {
-    expect(placedMatcher(query)(formsOf(name))).toBe(expected);
+    ['es', 'apunta en notion la lista', 'Notion', true],
+    ['fr', 'mets ça dans Trello', 'Trello', true],
+    ['de', 'auf google calendar eintragen', 'Google Calendar (Google)', true],
+    ['ru', 'добавь это в notion', 'Notion', true],
+    ['es', 'notion: apunta la lista', 'Notion', false],
+    ['es', 'vino a mi gusto', 'Gusto', false],
+    ['es', 'el pago no era correcto', 'Era', false],
+    ['sv', 'soppa med en melon', 'Melon', false],
+    ['es', 'en la caja', 'Notion', false],
+    // A word of the language.
+    ['nl', 'zoek in deel twee', 'Deel', false],
+  ])('of "%s: %s" and %s says %s', (code, query, name, expected) => {
+    const language = { code, hasWord: (word: string) => word === 'deel' };
+    expect(placedMatcher(query, language)(formsOf(name))).toBe(expected);
+  });
+
+  it('says nothing of English', () => {
+    expect(placedMatcher('put it in notion', undefined)(formsOf('Notion'))).toBe(false);
   });
 });
 

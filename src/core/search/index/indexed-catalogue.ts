@@ -294,7 +294,7 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
 
   /** A query and its clauses are embedded in one pass, a clause that is one of the sentences only once. */
   ask(query: string): Asked {
-    const { terms, sentences, clauses, isTranslated } = this.#textsOf(query);
+    const { terms, sentences, clauses, language } = this.#textsOf(query);
     const passages = [...new Set<Passage>([...sentences, ...clauses.map(({ passage }) => passage)])];
     const all = this.queryVectors.of(passages);
     const vectorsOf = (wanted: readonly Passage[]) =>
@@ -308,9 +308,9 @@ export abstract class IndexWithEmbedder<Context extends IndexContext> {
         terms: clause.terms,
         vectors: vectorsOf([clause.passage]),
         clauses: [],
-        isTranslated,
+        language,
       })),
-      isTranslated,
+      language,
     };
   }
 

@@ -1,4 +1,5 @@
 import type { Described } from '../documents.ts';
+import type { QueryLanguage } from '../glossary.ts';
 import type { CatalogueChange, OnProgress } from '../../catalogue/catalogue.ts';
 
 /** The evidence that the tools of a server match a query, by their position in its `tools`. */
@@ -34,8 +35,8 @@ export interface Asked {
   readonly vectors: Promise<readonly Float32Array[]>;
   /** The clauses of a query that asks for two or three things, to be found one by one; a clause has none. */
   readonly clauses: readonly Asked[];
-  /** Whether it is in another language than English, and compared by its words in English. */
-  readonly isTranslated: boolean;
+  /** Undefined for English. */
+  readonly language: QueryLanguage | undefined;
 }
 
 /** The evidence that an engine has for one query. */
