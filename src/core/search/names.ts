@@ -90,6 +90,9 @@ export function namedMatcher(query: string): (name: NameForms) => boolean {
     isMentioned(short) || addresses.has(lower) || (has(name) && isDistinctive(name));
 }
 
+/** "google sheets" -> "google sheet" @param words like `spaced` */
+const singularOf = (words: string): string => words.replace(/s $/, ' ');
+
 /** Words that tell, before a name, where something is to be done or found. */
 const PLACING: Readonly<Record<string, string>> = {
   de: 'auf im in ins',
@@ -123,9 +126,6 @@ export function placedMatcher(
     return isPlaced && !language?.hasWord(name.trim());
   };
 }
-
-/** "google sheets" -> "google sheet" @param words like `spaced` */
-const singularOf = (words: string): string => words.replace(/s $/, ' ');
 
 /** Matches an address without scheme and path, in lower case. */
 const ADDRESS = /(?<![a-z\d.-])[a-z\d-]+(?:\.[a-z\d-]+)+/g;
