@@ -393,7 +393,12 @@ describe.skipIf(inject('postgresUrl') === undefined)('the start of two workers',
   });
 
   it.each([
-    ['a port in use', { PORT: 'taken' }, 2, /^switchboard: PORT: \d+ is already in use on 127\.0\.0\.1; set another port\n$/],
+    [
+      'a port in use',
+      { PORT: 'taken' },
+      2,
+      /^switchboard: PORT: \d+ is already in use on 127\.0\.0\.1; set another port\n$/,
+    ],
     ['a bad setting', { PORT: 'x' }, 2, /^switchboard: PORT: must be a port number[^\n]*\n$/],
     [
       'no database',

@@ -306,7 +306,8 @@ export async function listen(server: Server, { host, port }: Config['http']): Pr
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const { code } = error;
-      if (code === 'EADDRINUSE') reject(new CannotListen(`PORT: ${port} is already in use on ${host}; set another port`));
+      if (code === 'EADDRINUSE')
+        reject(new CannotListen(`PORT: ${port} is already in use on ${host}; set another port`));
       else reject(new CannotListen(`HOST: cannot listen on ${host}, port ${port}: ${code ?? error.message}`));
     });
     server.listen(port, host, resolve);
