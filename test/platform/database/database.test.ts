@@ -457,14 +457,11 @@ describe.skipIf(withoutPostgres)('Switchboard on Postgres', () => {
     const changing = new Client(database.url);
     await changing.connect();
     await changing.query('begin; lock table servers');
-    await using start = startOn(database.url, { DATABASE_STATEMENT_TIMEOUT_MS: '1000' });
-    await eventually('it waits', async () => {
-      const { rowCount } = await changing.query(
-        `select from pg_locks where relation = 'servers'::regclass and not granted`,
-      );
-      return rowCount === 1;
-    });
+    await using start = startOn(database.url, { DATABASE_STATEMENT_TIMEOUT_MS: '600000' });
+    const waiting = `from pg_locks where relation = 'servers'::regclass and not granted`;
+    await eventually('it waits', async () => (await changing.query(`select ${waiting}`)).rowCount === 1);
     start.stop(new Error('stopped'));
+    await changing.query(`select pg_terminate_backend(pid) ${waiting}`);
     await expect(start.running).rejects.toThrow('stopped');
     await changing.end();
   });
